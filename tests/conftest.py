@@ -34,18 +34,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
 
 
+class Updated:
+    """A golden file that is written when a text is compared with it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __eq__(self, text: object) -> bool:
+        self.path.parent.mkdir(exist_ok=True)
+        self.path.write_text(str(text), encoding="utf-8")
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """Compare a whole output with `golden/NAME` beside the test; `--update-golden` writes it."""
+def golden(request: pytest.FixtureRequest) -> Callable[[str], object]:
+    """Return the text of `golden/NAME` beside the test; with `--update-golden`, comparing writes it."""
     folder = request.path.parent / "golden"
-
-    def compare(name: str, text: str) -> None:
-        if request.config.getoption("--update-golden"):
-            folder.mkdir(exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
-        assert text == (folder / name).read_text(encoding="utf-8")
-
-    return compare
+    is_update = request.config.getoption("--update-golden")
+    return lambda name: Updated(folder / name) if is_update else (folder / name).read_text(encoding="utf-8")
 
 
 @pytest.hookimpl(tryfirst=True)

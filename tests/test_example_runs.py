@@ -57,7 +57,7 @@ def test_the_figures_of_an_example_run_follow_from_its_trials(name: str, golden,
     monkeypatch.setenv("HOME", str(tmp_path))  # no prices of the user's own
     saved = load_run(REPORTS / name)
     run = assemble(saved, saved.trials)
-    golden(f"{name}.txt", "\n".join(sorted(flat(figures(run), "run"))) + "\n")
+    assert ("\n".join(sorted(flat(figures(run), "run"))) + "\n") == golden(f"{name}.txt")
 
 
 @pytest.mark.parametrize("name", ["example-images", "example-clicks"])

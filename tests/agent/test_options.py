@@ -79,13 +79,12 @@ COMMANDS = (
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_parsers_options_are_told_with_the_values_in_force(
-    command: str, tmp_path: Path, golden: Callable[[str, str], None]
+    command: str, tmp_path: Path, golden: Callable[[str], object]
 ) -> None:
     options = parsed(tmp_path, *command.split())
     lines = [one.model_dump_json(exclude_defaults=True) for _, one in sorted(options.items())]
-    golden(
-        f"options-{command.split(maxsplit=1)[0]}-{COMMANDS.index(command)}.txt",
-        "\n".join([command, *lines, ""]),
+    assert "\n".join([command, *lines, ""]) == golden(
+        f"options-{command.split(maxsplit=1)[0]}-{COMMANDS.index(command)}.txt"
     )
 
 

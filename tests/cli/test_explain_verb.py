@@ -35,10 +35,10 @@ def test_every_code_is_explained(capsys: pytest.CaptureFixture[str]):
                 assert one.remedy in shown
 
 
-def test_what_is_known_of_a_code(golden: Callable[[str, str], None], capsys: pytest.CaptureFixture[str]):
+def test_what_is_known_of_a_code(golden: Callable[[str], object], capsys: pytest.CaptureFixture[str]):
     for words in (["data-bound"], ["device_oom"], ["no", "gain"], ["Host-Oom"], ["unclear"]):
         assert main(["explain", *words]) == 0
-    golden("explain.txt", capsys.readouterr().out)
+    assert capsys.readouterr().out == golden("explain.txt")
 
 
 def test_every_failed_trial_has_a_remedy_and_a_finding_an_example_of_its_figures():

@@ -106,12 +106,12 @@ def test_a_deadline_that_is_past_or_none_is_refused(deadline: str):
 
 
 def test_the_view_and_its_checks(
-    golden: Callable[[str, str], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    golden: Callable[[str], object], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("COLUMNS", "80")
     words = (*RATE, *GPU, "--milestones", str(EXAMPLE), "--provider", "lambda", "--max-cost", "2000")
     assert main([*words, "--deadline", "90d"]) == 0
-    golden("milestones.txt", capsys.readouterr().out)
+    assert capsys.readouterr().out == golden("milestones.txt")
 
 
 def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -38,14 +38,14 @@ def found(capsys: pytest.CaptureFixture[str], *words: object) -> MachineMemory:
 
 def test_the_view(
     predicted: Path,
-    golden: Callable[[str, str], None],
+    golden: Callable[[str], object],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("COLUMNS", "80")
     words = ("--gpu", "a10g", "--batch-size", "4000", "--shm", "1", "--batch-mib", "230", "--workers", "12")
     assert main(["fits", str(predicted), *HERE, *words, "--prefetch", "3"]) == 0
-    golden("machine_memory.txt", capsys.readouterr().out)
+    assert capsys.readouterr().out == golden("machine_memory.txt")
 
 
 def test_the_verdicts_of_a_batch_need_no_run(capsys: pytest.CaptureFixture[str]):

@@ -55,12 +55,12 @@ def on_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("on_cpu")
 def test_the_list_is_drawn_at_both_widths(
-    golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    golden: Callable[[str], object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for columns in ("80", "120"):
         monkeypatch.setenv("COLUMNS", columns)
         assert main(["workloads"]) == 0
-    golden("workloads.txt", capsys.readouterr().out)
+    assert capsys.readouterr().out == golden("workloads.txt")
     assert main(["workloads", "--json"]) == 0
     assert [one["name"] for one in json.loads(capsys.readouterr().out)["workloads"]] == list(WORKLOADS)
 

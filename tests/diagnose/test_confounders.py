@@ -76,14 +76,14 @@ DIFFERENCES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_each_difference_is_told_with_both_values(golden: Callable[[str, str], None]):
+def test_each_difference_is_told_with_both_values(golden: Callable[[str], object]):
     known = {"target": target(script_sha256="a" * 64), "loop": {"threads": threads(8)}, **CLOSE}
     texts = []
     for code, other in DIFFERENCES:
         findings = found(searched(**BASE, **known), searched(**(known | BESIDE | other)))
         assert [finding.code for finding in findings] == [code]
         texts += findings
-    golden("confounders.txt", texts_of(texts))
+    assert texts_of(texts) == golden("confounders.txt")
 
 
 def test_what_is_unknown_of_one_is_no_difference():

@@ -133,11 +133,11 @@ def of_comparisons() -> Iterator[Finding]:
         yield from compared(*pair).against[0].findings
 
 
-def test_the_findings_of_whole_runs_are_reported(golden: Callable[[str, str], None]):
+def test_the_findings_of_whole_runs_are_reported(golden: Callable[[str], object]):
     several = [*of_searches(), *of_loops(), *of_several_processes(), *of_comparisons()]
     several += found_here(checkup(accelerators=(), environment={"CUDA_VISIBLE_DEVICES": ""}))
     first = {one.code: one for one in reversed(several) if one.code not in texts()}
-    golden(WHOLE, texts_of(first[code] for code in sorted(first)))
+    assert texts_of(first[code] for code in sorted(first)) == golden(WHOLE)
 
 
 def test_every_code_has_an_example(request: pytest.FixtureRequest):

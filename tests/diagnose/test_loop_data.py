@@ -107,8 +107,8 @@ ROWS = [
 ]
 
 
-def test_what_keeps_training_waiting_is_told(golden: Callable[[str, str], None]):
-    golden("loop_data.txt", texts_of([found(code, of, **overrides) for code, of, overrides in ROWS]))
+def test_what_keeps_training_waiting_is_told(golden: Callable[[str], object]):
+    assert texts_of([found(code, of, **overrides) for code, of, overrides in ROWS]) == golden("loop_data.txt")
 
 
 BOUNDARY = {"boundary_s": STEADY_S, "persistent_workers": False}

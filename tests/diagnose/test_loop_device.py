@@ -106,8 +106,10 @@ ROWS = [
 ]
 
 
-def test_what_holds_a_device_up_is_told(golden: Callable[[str, str], None]):
-    golden("loop_device.txt", texts_of([found(code, of, **overrides) for code, of, overrides in ROWS]))
+def test_what_holds_a_device_up_is_told(golden: Callable[[str], object]):
+    assert texts_of([found(code, of, **overrides) for code, of, overrides in ROWS]) == golden(
+        "loop_device.txt"
+    )
 
 
 @pytest.mark.parametrize(

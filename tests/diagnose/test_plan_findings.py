@@ -53,9 +53,9 @@ ROWS: list[tuple[str, tuple[Profile, ...], dict[str, Any]]] = [
 ]
 
 
-def test_what_should_be_known_of_a_plan_is_told(golden: Callable[[str, str], None]):
+def test_what_should_be_known_of_a_plan_is_told(golden: Callable[[str], object]):
     plans = [(code, plan_of(*gpus, request=plan_request(**asked))) for code, gpus, asked in ROWS]
-    golden("plan.txt", texts_of([found(code, plan) for code, plan in plans]))
+    assert texts_of([found(code, plan) for code, plan in plans]) == golden("plan.txt")
 
 
 @pytest.mark.parametrize(

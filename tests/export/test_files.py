@@ -63,7 +63,7 @@ def test_a_config_whose_gain_is_left_open_has_a_file_that_reads_back(tmp_path: P
     names = [path.name for path in write_exports(saved, tmp_path)]
     assert names == ["balanced.yaml", "candidate.yaml", "scaling.csv"]
     text = (tmp_path / "candidate.yaml").read_text(encoding="utf-8")
-    golden("candidate.yaml", text)
+    assert text == golden("candidate.yaml")
     read = read_tuned(tmp_path / "candidate.yaml", saved)
     assert (read.config, read.lr) == (FAST, 0.2)
 

@@ -29,7 +29,9 @@ def test_a_tiers_whole_file(golden):
     planned = options(objective=Objective.FINISH_TIME, epochs=90, epochs_given=True)
     noise = NoiseFloor(relative=0.05, pairs=4, processes=5)
     tier = recommendation(learning_rate=linear, finish_time_s=4600.0)
-    golden("balanced.yaml", tier_yaml(run(options=planned, noise_floor=noise, recommendations=(tier,)), tier))
+    assert tier_yaml(run(options=planned, noise_floor=noise, recommendations=(tier,)), tier) == golden(
+        "balanced.yaml"
+    )
 
 
 hostile_text = st.text(max_size=400) | st.text(

@@ -144,10 +144,10 @@ def test_a_network_that_fails_says_where_and_what_helps(
 # --- which of it are machines of the profiles ------------------------------------------------
 
 
-def test_machines_of_every_provider_are_found_in_the_catalogue(golden: Callable[[str, str], None]):
+def test_machines_of_every_provider_are_found_in_the_catalogue(golden: Callable[[str], object]):
     found = prices(recorded_catalog(), *shipped_profiles())
     lines = [f"{name}: {one.usd_per_h} in {one.region}" for name, one in sorted(found.items())]
-    golden("catalogue.txt", "\n".join([*lines, ""]))
+    assert "\n".join([*lines, ""]) == golden("catalogue.txt")
     assert {one.as_of for one in found.values()} == {DAY}
 
 

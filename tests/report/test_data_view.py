@@ -35,6 +35,6 @@ REPORTS = {
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_data_set_is_shown(width: int, golden: Callable[[str, str], None]) -> None:
+def test_a_data_set_is_shown(width: int, golden: Callable[[str], object]) -> None:
     shown = [f"--- {name} ---\n{drawn(view(one, 'my data').blocks, width)}" for name, one in REPORTS.items()]
-    golden(f"data.{width}.txt", "\n".join(shown))
+    assert "\n".join(shown) == golden(f"data.{width}.txt")

@@ -25,7 +25,7 @@ from tunekit.records.checkup import Checkup, StorageKind
 from tunekit.records.profile import Profile
 from tunekit.report.doctor import calibration_blocks, doctor_report
 
-Golden = Callable[[str, str], None]
+Golden = Callable[[str], object]
 
 
 def judged(seen: Checkup, profile: Profile | None = H200) -> Checkup:
@@ -105,7 +105,7 @@ def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(
 
 
 def test_a_healthy_and_an_ill_machine(golden: Golden):
-    golden("doctor.txt", drawn(healthy(), 80) + drawn(ill(), 80, ("numa",)))
+    assert (drawn(healthy(), 80) + drawn(ill(), 80, ("numa",))) == golden("doctor.txt")
 
 
 NOT_MEASURED = {"sequential_mb_per_s": None, "random_mb_per_s": None}
@@ -150,7 +150,7 @@ def test_what_is_here(golden: Golden):
         for name, seen in CHECKUPS.items()
         for facts in (Read(doctor_report(seen)).facts,)
     ]
-    golden("doctor-facts.txt", "".join(texts))
+    assert "".join(texts) == golden("doctor-facts.txt")
 
 
 def test_a_calibration(golden: Golden):
@@ -159,4 +159,4 @@ def test_a_calibration(golden: Golden):
         convolutions=(), cudnn_version=None, driver=None, context_seen_by="device", blas_is_kept=False
     )
     several = [(known, "/home/me/h200.json"), (unknown, None)]
-    golden("calibration.txt", "".join(drawn_blocks(calibration_blocks(*one), 80) for one in several))
+    assert "".join(drawn_blocks(calibration_blocks(*one), 80) for one in several) == golden("calibration.txt")

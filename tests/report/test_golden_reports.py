@@ -66,25 +66,27 @@ def comment(of: Run) -> str:
     return markdown(in_comment(of, full_plan(), configs), MAX_LINES, 4)
 
 
-def test_a_report_on_a_terminal(name: str, golden: Callable[[str, str], None]):
-    golden(f"{name}.txt", in_terminal(RUNS[name](), 80))
+def test_a_report_on_a_terminal(name: str, golden: Callable[[str], object]):
+    assert in_terminal(RUNS[name](), 80) == golden(f"{name}.txt")
 
 
-def test_a_report_on_a_wide_terminal(golden: Callable[[str, str], None]):
-    golden("full.120.txt", in_terminal(full_run(), 120))
+def test_a_report_on_a_wide_terminal(golden: Callable[[str], object]):
+    assert in_terminal(full_run(), 120) == golden("full.120.txt")
 
 
 @pytest.mark.parametrize("name", ["searched", "full"])
-def test_a_report_as_markdown(name: str, golden: Callable[[str, str], None]):
-    golden(f"{name}.md", comment(RUNS[name]()))
+def test_a_report_as_markdown(name: str, golden: Callable[[str], object]):
+    assert comment(RUNS[name]()) == golden(f"{name}.md")
 
 
 @pytest.mark.parametrize("name", ["full", "laptop"])
-def test_a_report_as_a_page(name: str, golden: Callable[[str, str], None]):
+def test_a_report_as_a_page(name: str, golden: Callable[[str], object]):
     yaml = (("balanced", "batch_size: 256\nlr: 0.2"),)
     report = on_page(RUNS[name](), str(FOLDER), full_plan(), yaml, full_series)
-    golden(f"{name}.page.txt", page_text(page(report, b"{}")))
+    assert page_text(page(report, b"{}")) == golden(f"{name}.page.txt")
 
 
-def test_a_report_in_a_notebook(golden: Callable[[str, str], None]):
-    golden("full.notebook.html", re.sub(r"(?=<(?:p|li|tr|table|ul)\b)", "\n", summary_html(full_run())))
+def test_a_report_in_a_notebook(golden: Callable[[str], object]):
+    assert re.sub(r"(?=<(?:p|li|tr|table|ul)\b)", "\n", summary_html(full_run())) == golden(
+        "full.notebook.html"
+    )

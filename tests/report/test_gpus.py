@@ -159,7 +159,7 @@ def test_text_of_a_users_file_can_not_steer_the_terminal() -> None:
 # --- whole outputs ---------------------------------------------------------------------------
 
 
-def test_one_profile(files: dict[str, ProfileFile], golden: Callable[[str, str], None]) -> None:
+def test_one_profile(files: dict[str, ProfileFile], golden: Callable[[str], object]) -> None:
     told = a10g(
         aliases=("g5",),
         notes="Not the A10.",
@@ -173,19 +173,19 @@ def test_one_profile(files: dict[str, ProfileFile], golden: Callable[[str, str],
     mine = ProfileFile(told, PATH, is_yours=True)
     unknown = replace(files["cpu"], path=Path("profiles/cpu.yaml"))
     sheets = ((mine, (gpu(), gpu(index=3))), (unknown, ()))
-    golden("gpu-sheets.txt", "".join(drawn(gpu_sheet(file, here), 80) for file, here in sheets))
+    assert "".join(drawn(gpu_sheet(file, here), 80) for file, here in sheets) == golden("gpu-sheets.txt")
 
 
-def test_a_list_of_profiles(golden: Callable[[str, str], None]) -> None:
+def test_a_list_of_profiles(golden: Callable[[str], object]) -> None:
     mine, other = shipped(a10g(), is_yours=True), shipped(profile("t4"))
     here = (gpu(), gpu("NVIDIA L20", None, index=1))
     text = drawn(gpu_list([mine, other], here), 500).replace(how_to_add(), "HOW TO ADD ONE")
-    golden("gpu-list.txt", text)
+    assert text == golden("gpu-list.txt")
 
 
-def test_what_a_refresh_got(files: dict[str, ProfileFile], golden: Callable[[str, str], None]) -> None:
+def test_what_a_refresh_got(files: dict[str, ProfileFile], golden: Callable[[str], object]) -> None:
     some, whole = [files[name].profile for name in ("h100-sxm", "t4")], recorded_catalog()
     nothing = Refreshed(CatalogPrices(catalog="gpuhunt 1", prices=()), (), ())
     several = (replace(matched_prices(whole, some), absent=("oracle", "vultr")), nothing)
     blocks = [refreshed_prices(one, Path("prices.json")) for one in several]
-    golden("gpu-prices.txt", "".join(drawn((block,), 80) for block in blocks))
+    assert "".join(drawn((block,), 80) for block in blocks) == golden("gpu-prices.txt")

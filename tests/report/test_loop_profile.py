@@ -17,7 +17,7 @@ from tunekit.records.trial import TrialRecord
 from tunekit.report.loop_profile import profile_report
 from tunekit.session.ablation import contender
 
-Golden = Callable[[str, str], None]
+Golden = Callable[[str], object]
 
 
 def drawn(shown: LoopProfile, width: int = 80) -> str:
@@ -82,4 +82,4 @@ PROFILES: dict[str, Callable[[Path], LoopProfile]] = {
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_loop_profile(name: str, tmp_path: Path, golden: Golden):
-    golden(f"profile-{name}.txt", drawn(PROFILES[name](tmp_path)))
+    assert drawn(PROFILES[name](tmp_path)) == golden(f"profile-{name}.txt")

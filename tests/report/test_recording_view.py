@@ -26,14 +26,14 @@ def in_utc() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_recording_is_shown(width: int, golden: Callable[[str, str], None], in_utc: None):
+def test_a_recording_is_shown(width: int, golden: Callable[[str], object], in_utc: None):
     reading = latest_reading(SLOWER, BEGAN_S + 240)
     shown = [
         drawn(recording_report(SLOWER, "reports/train").blocks, width),
         drawn((reading_facts(reading, START, "epoch 3"),), width),
         reading_line(reading, START),
     ]
-    golden(f"recording.{width}.txt", "\n".join(shown) + "\n")
+    assert ("\n".join(shown) + "\n") == golden(f"recording.{width}.txt")
 
 
 def test_pages_and_markdown_have_the_same_findings():

@@ -18,7 +18,7 @@ from tunekit.records.trial import OutcomeKind
 from tunekit.report.blocks import Basis, Chart
 from tunekit.report.scale import scaling_report
 
-Golden = Callable[[str, str], None]
+Golden = Callable[[str], object]
 
 
 def found(run: ScalingRun) -> ScalingRun:
@@ -61,12 +61,12 @@ def alone() -> ScalingRun:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_measured_scaling(width: int, golden: Golden):
-    golden(f"scale-{width}.txt", drawn(scaling_report(typical(), "reports/x").blocks, width))
+    assert drawn(scaling_report(typical(), "reports/x").blocks, width) == golden(f"scale-{width}.txt")
 
 
 @pytest.mark.parametrize("made", [apart, partly_failed, strong_on_cpu, alone, bare_run])
 def test_a_scaling_with_something_missing_or_wrong(made: Callable[[], ScalingRun], golden: Golden):
-    golden(f"scale-{made.__name__}.txt", drawn(scaling_report(made(), "reports/x").blocks, 120))
+    assert drawn(scaling_report(made(), "reports/x").blocks, 120) == golden(f"scale-{made.__name__}.txt")
 
 
 def test_only_rows_by_the_law_are_marked_as_predicted():

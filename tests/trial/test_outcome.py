@@ -318,10 +318,10 @@ def told(found: Verdict) -> str:
     return "\n    ".join(["measured", *faults])
 
 
-def test_evidence_becomes_outcomes(golden: Callable[[str, str], None]) -> None:
+def test_evidence_becomes_outcomes(golden: Callable[[str], object]) -> None:
     found = {name: verdict(one) for name, one in {**ENDS, **ERRORS, **AGENT}.items()}
     found |= {name: judge() for name, judge in KNOBS.items()}
-    golden("outcomes.txt", "".join(f"{name}\n    {told(one)}\n" for name, one in found.items()))
+    assert "".join(f"{name}\n    {told(one)}\n" for name, one in found.items()) == golden("outcomes.txt")
 
 
 def test_a_failure_keeps_what_it_was_told_of():
@@ -352,10 +352,10 @@ CUT_SHORT: dict[str, dict[str, Any]] = {
 }
 
 
-def test_what_cut_the_closer_look_short_is_a_fault(golden: Callable[[str, str], None]) -> None:
+def test_what_cut_the_closer_look_short_is_a_fault(golden: Callable[[str], object]) -> None:
     faults = {name: cut_short(**overrides).faults for name, overrides in CUT_SHORT.items()}
     assert {len(one) for one in faults.values()} == {1}
-    golden("cut-short.txt", "".join(f"{name}: {fault}\n" for name, (fault,) in faults.items()))
+    assert "".join(f"{name}: {fault}\n" for name, (fault,) in faults.items()) == golden("cut-short.txt")
 
 
 def test_what_was_seen_before_a_trial_was_cut_short_is_kept():
