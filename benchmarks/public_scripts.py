@@ -155,9 +155,11 @@ def searched(row: Row, checkout: Path, run_folder: Path, options: argparse.Names
     return found
 
 
-def table(results: list[dict[str, Any]]) -> str:
-    """Return the results as Markdown, with the totals."""
-    columns = ("script", "minutes", "answer", "stated", "stopwatch", "data check", "files changed")
+def table(results: list[dict[str, Any]], rows: list[Row]) -> str:
+    """Return the results as Markdown, with links to the scripts and the totals."""
+    link = "https://github.com/{repository}/tree/{commit:.12}/{folder}"
+    links = {row["name"]: link.format(**row) for row in rows}
+    columns = ("script", "minutes", "answer", "stated", "stopwatch", "data check")
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     totals = dict.fromkeys(("answers", "worth", "timed", "repeated", "same", "changed"), 0)
     for one in results:
@@ -170,13 +172,12 @@ def table(results: list[dict[str, Any]]) -> str:
         totals["same"] += one.get("data_check") == "same"
         totals["changed"] += len(one["changed"])
         cells = (
-            one["name"],
+            f"[{one['name']}]({links[one['name']].rstrip('/')})",
             f"{one['search_s'] / 60:.1f}",
             f"{one['word']}: {one['config']}" if value else one["word"],
             f"{value:.2f}x ({low:.2f}-{high:.2f})" if value else "n/a",
             f"{plain:.2f}x" if plain else "n/a",
             one.get("data_check") or "n/a",
-            str(len(one["changed"])),
         )
         lines.append(f"| {' | '.join(cells)} |")
     summary = (
@@ -222,7 +223,7 @@ def main() -> None:
             file.write(json.dumps(results[-1]) + "\n")
         print(json.dumps(results[-1]), flush=True)
     if not options.try_s:
-        print(table(results))
+        print(table(results, rows))
         print(f"`{shlex.join(['python', 'benchmarks/public_scripts.py', *sys.argv[1:]])}`")
 
 

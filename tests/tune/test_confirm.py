@@ -176,6 +176,16 @@ def test_what_came_near_the_baseline_is_confirmed(tmp_path: Path):
     assert best is not None and best.is_baseline
 
 
+def test_a_lucky_first_run_of_the_baseline_hides_no_gain(tmp_path: Path):
+    lucky = iter((130.0,))
+    scripted = {"rate": lambda knobs: next(lucky, 100.0) if knobs == config() else 110.0}
+    whole, _ = search_in(tmp_path / "run", options(max_trials=6), executor_options=scripted)
+    (beside,) = confirmed_before(whole.trials)
+    assert rounds_done(whole.trials, beside) >= 3
+    best = answer_of(whole.recommendations)
+    assert best is not None and best.config == beside
+
+
 def test_what_was_far_from_the_baseline_is_not_confirmed(tmp_path: Path):
     scripted = {"rate": lambda knobs: 100.0 if knobs == config() else 60.0}
     search_in(tmp_path / "run", options(max_trials=6), executor_options=scripted)

@@ -168,12 +168,14 @@ class TimeLeft:
 
     @property
     def _near(self) -> dict[Tier, TrialRecord]:
-        """A pick other than the baseline: an already confirmed config, else one close to the baseline."""
+        """A pick other than the baseline: an already confirmed config, else one close to its slowest run."""
         before, baseline = confirmed_before(self.records), self._trials.baseline
         others = [record for record in self._trials.candidates if record.config in before]
         if not before and baseline is not None:
             noise = run_noise(self._trials)
-            least = (1 - max(_NEAR, noise.relative if noise else 0.0)) * (baseline.rate_samples_per_s or 0.0)
+            again = [one.rate_samples_per_s for one in self._trials.baseline_confirm]
+            slowest = min(filter(None, (baseline.rate_samples_per_s, *again)), default=0.0)
+            least = (1 - max(_NEAR, noise.relative if noise else 0.0)) * slowest
             rest = [record for record in self._trials.candidates if not record.is_baseline_config]
             others = [record for record in rest if (record.rate_samples_per_s or 0.0) >= least]
         picks = self._picks_among(others)
