@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
-from build_records import config
+from build_records import baseline_record, config, confirm_records
 
-from tunekit.recommend.data_check import data_check, trains_otherwise
+from tunekit.recommend.data_check import data_check, data_checks, trains_otherwise
 from tunekit.records.data_check import DataCheck, Difference, DifferenceCode, Sameness
 from tunekit.records.details import ContentsSeen, DataSeen, Details, IndicesSeen, LeafSeen, SamplesSeen
+from tunekit.records.trials import Trials
 
 OWN = config(batch_size=32, num_workers=0)
 FASTER = config(batch_size=128, num_workers=2, persistent_workers=False)
@@ -181,3 +182,11 @@ def test_a_config_with_the_same_cause_is_excluded_too(code: str, other: Any, is_
     found = Difference(code=DifferenceCode(code), affected=1, of=1)
     checks = {FASTER: DataCheck(verdict=DIFFERS, differences=(found,))}
     assert trains_otherwise(other, checks, OWN) is is_excluded
+
+
+def test_a_confirmed_config_that_ended_before_it_was_examined_says_so() -> None:
+    larger = config(batch_size=512)
+    trials = Trials((baseline_record(), *confirm_records([900.0, 950.0], larger)))
+    check = data_checks(trials)[larger]
+    assert check.verdict is Sameness.NOT_CHECKED
+    assert check.why_not is not None and "the training ended before" in check.why_not

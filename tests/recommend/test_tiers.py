@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from build_loops import work
 from build_records import (
     GIB,
     MIB,
@@ -111,20 +112,30 @@ def test_what_can_not_be_judged_is_not_within_the_limits():
         )
 
 
+def test_workers_that_were_done_before_the_window_are_judged_by_other_trials():
+    waits = trial_record(1, 900.0, config(num_workers=20), loader_work=work(cpu=0.02))
+    unseen = trial_record(2, 1000.0, config(num_workers=24))
+    assert violations(unseen, Tier.AGGRESSIVE, host(cpus=2)) == ("num_workers 24, limit 2",)
+    for tier in Tier:
+        assert violations(unseen, tier, host(cpus=2), (waits, unseen)) == ()
+    chosen = pick(Tier.AGGRESSIVE, (waits, unseen), host(cpus=2), noise_relative=None, planned=of_epochs(10))
+    assert chosen is unseen
+
+
 @given(tier=tiers, trials=trial_lists(), machine=hosts(), noise=st.none() | st.floats(0, 2))
 def test_every_pick_is_within_the_limits_of_its_tier(tier, trials, machine, noise):
     chosen = pick(tier, trials, machine, noise_relative=noise, planned=of_epochs(10))
     if chosen is None:
-        assert all(violations(trial, tier, machine) for trial in trials)
+        assert all(violations(trial, tier, machine, trials) for trial in trials)
     else:
         assert chosen in trials
-        assert violations(chosen, tier, machine) == ()
+        assert violations(chosen, tier, machine, trials) == ()
 
 
 @given(tier=st.sampled_from([Tier.CONSERVATIVE, Tier.AGGRESSIVE]), trials=trial_lists(), machine=hosts())
 def test_the_outer_tiers_take_the_highest_rate_within_their_limits(tier, trials, machine):
     chosen = pick(tier, trials, machine, noise_relative=0.1, planned=of_epochs(10))
-    within = [trial for trial in trials if not violations(trial, tier, machine)]
+    within = [trial for trial in trials if not violations(trial, tier, machine, trials)]
     assert (chosen.rate_samples_per_s if chosen else None) == max(
         (trial.rate_samples_per_s for trial in within), default=None
     )

@@ -21,21 +21,22 @@ _CHANCE = 3.0
 _DIGITS = 8
 _OF_WORKERS = (DifferenceCode.REPEATED, DifferenceCode.CONTENT, DifferenceCode.SAME_DRAWS)
 _MAX_LETTERS = 300
+_TOO_SHORT = "the training ended before its samples were looked at; more epochs would tell"
 
 
 def data_checks(trials: Trials) -> dict[TrainConfig, DataCheck]:
     """Return the data check of each config except the baseline's.
 
     Configs are checked if a confirming process examined their samples, or if a trial showed that the
-    script's step counts don't follow the batch size.
+    script's step counts don't follow the batch size; a confirmed one that was not examined says so.
     """
     baseline = trials.baseline
     own = [record.details for record in trials.records if record.is_baseline_config]
     known = [one for one in own if one is not None and (one.data or _faults_of(one))]
-    if baseline is None or baseline.config is None or not known:
+    if baseline is None or baseline.config is None:
         return {}
     checks: dict[TrainConfig, DataCheck] = {}
-    for record in (*trials.confirming, *trials.records):
+    for record in (*trials.confirming, *trials.records) if known else ():
         if record.config is None or record.is_baseline_config or record.failure:
             continue
         others = schedule_differences(baseline, record)
@@ -45,6 +46,9 @@ def data_checks(trials: Trials) -> dict[TrainConfig, DataCheck]:
             checks.setdefault(record.config, check)
         elif others:
             checks.setdefault(record.config, DataCheck(verdict=Sameness.DIFFERS, differences=others))
+    for record in trials.confirming:
+        if record.config is not None and record.measurement and not record.is_baseline_config:
+            checks.setdefault(record.config, DataCheck(verdict=Sameness.NOT_CHECKED, why_not=_TOO_SHORT))
     return checks
 
 

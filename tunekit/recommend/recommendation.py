@@ -183,7 +183,7 @@ def settle(
     ran = [record for record in trials if record.measurement is not None]
     if not ran or failed_on_largest_samples(against.baseline_confirm):
         return kept
-    if any(violations(record, recommendation.tier, against.host) for record in ran):
+    if any(violations(record, recommendation.tier, against.host, ran) for record in ran):
         return kept
     own = recommend(recommendation.tier, ran[0], against.baseline_confirm, against, earlier=earlier)
     return own.changed(set_aside=aside) if own else kept

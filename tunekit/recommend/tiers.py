@@ -24,6 +24,7 @@ from tunekit.recommend.numerics import Mode, excluded_modes
 from tunekit.recommend.planned_training import PlannedTraining, planned_training
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
+from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import SearchOptions
 from tunekit.records.trial import TrialRecord
@@ -114,10 +115,18 @@ class _Sample(NamedTuple):
     """Size in /dev/shm."""
 
 
-def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
+def violations(
+    record: TrialRecord, tier: Tier, host: Host, among: Sequence[TrialRecord] = ()
+) -> tuple[str, ...]:
     """Return each of the tier's limits that the trial exceeds, with value and limit.
 
     Reserved VRAM is not checked on a device with unknown memory, such as a CPU.
+
+    Args:
+        record: of the trial.
+        tier: the tier.
+        host: the machine that it ran on.
+        among: all trials, for the CPUs that a worker needs.
     """
     if record.measurement is None or record.config is None:
         return ("not measured",)
@@ -126,8 +135,8 @@ def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
     broken = []
     if record.config.compile and policy.compile == "off":
         broken.append("compile is on")
-    each = loop.loader_work.cpus_per_worker if loop.loader_work else 1.0
-    workers, max_workers = record.config.num_workers, policy.max_workers(host.cpus, each)
+    max_workers = policy.max_workers(host.cpus, _cpus_per_worker(loop, among))
+    workers = record.config.num_workers
     if workers > max_workers:
         broken.append(f"num_workers {workers}, limit {max_workers}")
     reserved_bytes, usable_bytes = peak_reserved_bytes(record.measurement), loop.device.usable_bytes
@@ -136,6 +145,12 @@ def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
     sample = _Sample(held_per_sample(record.config, loop), loop.shared_bytes_per_sample)
     broken += _host_memory_violations(record.config, policy, host, sample, base_ram(record.measurement))
     return tuple(broken)
+
+
+def _cpus_per_worker(loop: LoopMeasurement, among: Sequence[TrialRecord]) -> float:
+    """Return the CPUs that a worker needs, by other trials if all batches were made before the window."""
+    works = [loop.loader_work] if loop.loader_work else [one.loop.loader_work for one in measured(among)]
+    return max((work.cpus_per_worker for work in works if work), default=1.0)
 
 
 def pick(
@@ -164,7 +179,7 @@ def pick(
     candidates = [
         one for one in measured(trials) if one.record.role.is_candidate and not one.record.is_abandoned
     ]
-    eligible = [one for one in candidates if not violations(one.record, tier, host)]
+    eligible = [one for one in candidates if not violations(one.record, tier, host, trials)]
     if tier is Tier.BALANCED:
         eligible = _where_compile_pays(eligible, candidates, planned)
     if not eligible:
@@ -191,13 +206,16 @@ def balanced_tolerance(noise_relative: float | None) -> float:
     return min(max(BALANCED_TOLERANCE, noise_relative or 0.0), MAX_TOLERANCE)
 
 
-def clamped_to_tier(best: Measured, tier: Tier, host: Host, mode: Mode | None = None) -> TrainConfig:
+def clamped_to_tier(
+    best: Measured, tier: Tier, host: Host, among: Sequence[TrialRecord], mode: Mode | None = None
+) -> TrainConfig:
     """Return a measured trial's config, clipped to the limits of the tier.
 
     Args:
         best: the trial.
         tier: the tier.
         host: the machine that it will run on.
+        among: all trials, for the CPUs that a worker needs.
         mode: precision and compile to use instead of its own.
     """
     return clip(
@@ -207,7 +225,7 @@ def clamped_to_tier(best: Measured, tier: Tier, host: Host, mode: Mode | None = 
         held_per_sample(best.config, best.loop),
         base=base_ram(best.measurement),
         shared_per_sample=best.loop.shared_bytes_per_sample,
-        cpus_per_worker=best.loop.loader_work.cpus_per_worker if best.loop.loader_work else 1.0,
+        cpus_per_worker=_cpus_per_worker(best.loop, among),
     )
 
 
@@ -429,7 +447,7 @@ def _exceeds_limit_on_largest_samples(record: TrialRecord, tier: Tier, trials: T
         for one in (trials.confirm_of(record.config) if record.config else ())
         if one.measurement and largest_samples([one.measurement])
     )
-    return any(violations(one, tier, host) for one in looked)
+    return any(violations(one, tier, host, trials.candidates) for one in looked)
 
 
 def is_excluded(record: TrialRecord, tier: Tier, excluded: frozenset[Mode]) -> bool:

@@ -108,7 +108,7 @@ def _why_not_chosen(pick: TrialRecord, unchecked: frozenset[Mode] = frozenset())
 
 
 def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
-    broken = [violations(record, tier, host) for record in trials.candidates]
+    broken = [violations(record, tier, host, trials.candidates) for record in trials.candidates]
     if not broken:
         return "no trial was measured, or all failed when they were run again"
     if not all(broken):

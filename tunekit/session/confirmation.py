@@ -50,7 +50,7 @@ def fill_tiers(search: SearchSession) -> None:
             continue
         excluded = is_excluded(best.record, tier, excluded_modes(search.records))
         mode = Mode.of(search.baseline_config) if excluded else None
-        fitted = clamped_to_tier(best, tier, search.found.rank_host, mode)
+        fitted = clamped_to_tier(best, tier, search.found.rank_host, search.records, mode)
         most = ceiling_of(tier, search.time.picks, search.baseline_config, search.found.options)
         config = nearest(search.found.space, most.clamped(fitted))
         trial_s = expected_duration_s(search.records, config)

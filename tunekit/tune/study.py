@@ -118,7 +118,7 @@ class Study:
         return (
             record.config is not None
             and contains(self._space, self._as_searched(record.config))
-            and not violations(record, Tier.AGGRESSIVE, self._host)
+            and not violations(record, Tier.AGGRESSIVE, self._host, self._records)
             and bool(same_training([record], Trials(tuple(self._records))))
         )
 
