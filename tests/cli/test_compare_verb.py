@@ -73,6 +73,17 @@ def test_the_users_own_configs_are_compared_where_asked(
     assert "reference, baseline, 3 processes" in told
 
 
+def test_a_search_that_keeps_its_baseline_is_no_regression(
+    fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    kept = saved(tmp_path / "kept", searched(rates=(400.0, 405.0, 395.0)))
+    for folders in ((fast, kept), (kept, fast)):
+        assert main(["compare", *folders]) == 0
+        told = capsys.readouterr()
+        assert "B vs A: no difference, 1.00x" in told.out
+        assert "recommends no other config than the baseline's, so the baselines are compared" in told.err
+
+
 # --- what is written -----------------------------------------------------------------------
 
 

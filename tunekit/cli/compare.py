@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tunekit import __version__
+from tunekit.cli.pipes import say
 from tunekit.cli.report_files import (
     append_summary,
     check_report_files,
@@ -49,6 +50,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         _side(name, path, options.tier)
         for name, path in zip(string.ascii_uppercase, options.run, strict=False)
     ]
+    kept = [side.name for side in sides if side.is_baseline]
+    if options.tier is None and 0 < len(kept) < len(sides):
+        own = f"{' and '.join(kept)} recommend{'s' * (len(kept) == 1)} no other config than the baseline's"
+        say(f"{own}, so the baselines are compared; --tier TIER compares a tier")
+        sides = [_side(side.name, Path(side.folder), BASELINE) for side in sides]
     comparison = without_findings(compare_runs(sides, options.tolerance, __version__), options.ignored)
     report = drawn(
         comparison,
