@@ -13,6 +13,7 @@ from tunekit.records.recording import Recording
 BUSY = since(60, others_cpu_s=1.2)
 FAULTS = {
     "memory-creep": recording(host=growing("pss_bytes", 4 * MIB)),
+    "starved": recording(since(0, step_s=1.2, wait_s=0.7)),
     "slower-data": recording(since(60, wait_s=0.6)),
     "slowdown": recording(since(60, step_s=2.6)),
     "checkpoint-stall": recording(stalls),

@@ -91,6 +91,7 @@ def _closure_broken(facts: LoopFacts) -> Hits:
             f"noise {seen.slack:.0%}: {seen.gap}",
             "measure several epochs: --window 30"
             if seen.gap is Gap.CACHED
-            else "use fewer workers or intra-op threads, stop other programs, measure longer: --window 30",
+            else "use fewer workers or intra-op threads, " * bool(facts.loop.num_workers)
+            + "stop other programs, measure longer: --window 30",
             severity=WARNING if seen.is_unexplained else INFO,
         )

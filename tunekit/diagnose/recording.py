@@ -20,6 +20,8 @@ from tunekit.diagnose.policy import (
     SETTLING_SHARE,
     SLOWER,
     SOON_H,
+    STARVED_AFTER_S,
+    STARVES_SHARE,
     STAYS_SHARE,
     WAITS_MORE_SHARE,
 )
@@ -208,6 +210,19 @@ def _memory_creep(recording: Recording) -> Hits:
             "checkpoint and restart in time",
             growth.bytes_per_h,
             severity=ERROR if hours is not None and hours < SOON_H else WARNING,
+        )
+
+
+@check("starved", WARNING, "a large part of the training's time is data wait")
+def _starved(recording: Recording) -> Hits:
+    figures = recording.figures
+    looped_s = figures.elapsed_s - figures.start_s
+    if looped_s > STARVED_AFTER_S and figures.wait_s > STARVES_SHARE * looped_s:
+        share = figures.wait_s / looped_s
+        yield Hit(
+            f"{share_text(share)} of the time since the first step",
+            "`tunekit profile` shows what the loader waits for; `tunekit search` finds workers that hide it",
+            share,
         )
 
 
