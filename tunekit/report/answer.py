@@ -222,7 +222,8 @@ def how_measured(run: Run, best: Recommendation | None) -> str:
 
 def tried_text(run: Run, best: Recommendation | None) -> str:
     """Return what was tried, and the highest predicted rate of an untried config."""
-    tried = {r.config: r.config.model_dump() for r in run.trials if r.role.is_candidate and r.config}
+    ran = [record for record in run.trials if record.role.is_candidate and record.measurement]
+    tried = {record.config: record.config.model_dump() for record in ran if record.config}
     if len(tried) < 2 or best is None or run.untried is None:
         return ""
     varied, same = list[str](), list[str]()
@@ -376,9 +377,12 @@ def _fit_sentence(fit: PredictedFit, prediction: DevicePrediction) -> str:
     if prediction.has_whole_epoch(low):
         fits = f"even a full-epoch batch ({prediction.epoch_samples:,}) fits"
     reserved = bytes_text(fit.peak.reserved_bytes if fit.peak else None)
-    bound = f", {fit.bound_by}-bound" if fit.bound_by else ""
-    speed = f"about {interval_text(fit.rate, ' samples/s')}{bound}" if fit.rate else "speed n/a"
-    there = f" on {fit.instance}" if fit.bound_by == "loader" and fit.instance else ""
+    start = prediction.start
+    at = start if start and start.precision is fit.precision else fit
+    bound = f", {at.bound_by}-bound" if at.bound_by else ""
+    size = f" at batch {at.batch_size:,}" if at.batch_size != fit.batch_size else ""
+    speed = f"about {interval_text(at.rate, ' samples/s')}{size}{bound}" if at.rate else "speed n/a"
+    there = f" on {at.instance}" if at.bound_by == "loader" and at.instance else ""
     return f"{fit.precision}: {fits}, {reserved} of {bytes_text(fit.capacity_bytes)} reserved; {speed}{there}"
 
 
@@ -408,7 +412,7 @@ def _data_text(best: Recommendation | None) -> str:
         return ""
     if check.verdict is Sameness.NOT_CHECKED:
         return f" Data not checked: {check.why_not}."
-    dropped = f"{check.left_out_samples:,} in the last, incomplete batch dropped, different ones each epoch"
-    left_out = f", {dropped}" if check.left_out_samples else ""
+    dropped = f"the last, incomplete batch ({check.left_out_samples:,}) is dropped"
+    left_out = f"; {dropped}, with other samples each epoch" if check.left_out_samples else ""
     contents = f"{check.samples_checked:,} contents compared{f' ({check.why_not})' if check.why_not else ''}"
     return f" Same samples: {check.indices_checked:,} per epoch counted, {contents}{left_out}."

@@ -139,7 +139,7 @@ def fits_answer(run: FitsRun, folder: str = "") -> tuple[Block, ...]:
         table_of(_TITLE, _SCREEN_COLUMNS, _screen_rows(run, rows)),
         Passage("", _legend(run, prediction)),
         Line(f"{', '.join(more)}, memory and method: tunekit report {quoted(folder)} --full", is_quiet=True),
-        _next_steps(run),
+        _next_steps(run, folder),
     )
 
 
@@ -193,12 +193,13 @@ def _screen_rows(run: FitsRun, rows: list[_Row]) -> list[_Row]:
     return kept[start : start + _SCREEN_ROWS]
 
 
-def _next_steps(run: FitsRun) -> Commands:
+def _next_steps(run: FitsRun, folder: str = "") -> Commands:
     if run.target.builtin:
         return Commands("Next, with your own script", ("tunekit fits -- python train.py",))
     gpu = run.options.gpus[0] if len(run.options.gpus) == 1 else "NAME"
     search = command_text("search", run.target, gpu)
-    plan = "tunekit plan RUN --epochs N  # hours and dollars; RUN: this folder"
+    where = "" if folder else "; RUN: this folder"
+    plan = f"tunekit plan {quoted(folder or 'RUN')} --epochs N  # hours and dollars{where}"
     return Commands("Next", (plan, f"{search}  # on a machine with that GPU"))
 
 

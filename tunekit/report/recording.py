@@ -171,7 +171,7 @@ def reading_rows(reading: MonitorReading, start: RecordingStart) -> tuple[tuple[
     wait, figures = reading.latest.data_wait_share, reading.figures
     of = f" of {reading.epochs}" if reading.epochs else ""
     rows = (
-        ("rate", _rate_text(reading.latest) or _no_rate(start)),
+        ("rate", _rate_text(reading.latest) or _no_rate(start).removeprefix("Rate ")),
         ("data wait", "" if wait is None else share_text(wait)),
         ("step", f"{figures.steps:,}" if figures.steps else ""),
         ("epoch", f"{reading.epoch}{of}" if reading.epoch else ""),
