@@ -52,7 +52,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         record = record.changed(options=record.options.changed(ignored=ignored))
     folder = folder_of(given)
     if keeping and not isinstance(record, Run):
-        raise UsageError(f"{' and '.join(keeping)} keep the run of a search, which {given} is not; drop them")
+        raise UsageError(f"{' and '.join(keeping)} can only log a search, which {given} is not; drop them")
     for name in options.track:
         check_tracker(name)
     report = drawn_saved(record, folder, options.full_paths, options.full)
