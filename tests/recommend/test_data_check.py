@@ -189,4 +189,4 @@ def test_a_confirmed_config_that_ended_before_it_was_examined_says_so() -> None:
     trials = Trials((baseline_record(), *confirm_records([900.0, 950.0], larger)))
     check = data_checks(trials)[larger]
     assert check.verdict is Sameness.NOT_CHECKED
-    assert check.why_not is not None and "the training ended before" in check.why_not
+    assert check.why_not is not None and "no confirming process got to look" in check.why_not

@@ -21,7 +21,7 @@ _CHANCE = 3.0
 _DIGITS = 8
 _OF_WORKERS = (DifferenceCode.REPEATED, DifferenceCode.CONTENT, DifferenceCode.SAME_DRAWS)
 _MAX_LETTERS = 300
-_TOO_SHORT = "the training ended before its samples were looked at; more epochs would tell"
+_UNSEEN = "no confirming process got to look at its samples; in a longer training one may"
 
 
 def data_checks(trials: Trials) -> dict[TrainConfig, DataCheck]:
@@ -48,7 +48,7 @@ def data_checks(trials: Trials) -> dict[TrainConfig, DataCheck]:
             checks.setdefault(record.config, DataCheck(verdict=Sameness.DIFFERS, differences=others))
     for record in trials.confirming:
         if record.config is not None and record.measurement and not record.is_baseline_config:
-            checks.setdefault(record.config, DataCheck(verdict=Sameness.NOT_CHECKED, why_not=_TOO_SHORT))
+            checks.setdefault(record.config, DataCheck(verdict=Sameness.NOT_CHECKED, why_not=_UNSEEN))
     return checks
 
 
