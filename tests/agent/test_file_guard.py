@@ -290,7 +290,7 @@ def test_whatever_a_script_tries_the_users_files_stay_and_it_reads_what_it_lists
     operations: list[Any],
 ) -> None:
     with TemporaryDirectory() as temporary:
-        printed(make_tree(Path(temporary) / "user"), _ATTEMPT % json.dumps(operations))
+        assert printed(make_tree(Path(temporary) / "user"), _ATTEMPT % json.dumps(operations)) == []
 
 
 def python_of(version: str) -> str | None:

@@ -157,6 +157,7 @@ def test_a_script_is_understood_and_its_knobs_are_reached(ran: Ran) -> None:
 @looking_at(lightning(tuned={"compile": True}, is_slow=True), bert(tuned={"compile": True}, is_slow=True))
 def test_compile_captures_a_graph_inside_a_framework(ran: Ran) -> None:
     check_reached(ran)
+    assert loop_of(ran.tuned).compile_graphs >= 1
 
 
 # --- batches, epochs and data sets ---------------------------------------------------------

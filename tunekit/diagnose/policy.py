@@ -170,9 +170,9 @@ SLOWER = 0.20
 """Relative rise of a step's time; a shared machine varies by less for most of its time."""
 WAITS_MORE_SHARE = 0.10
 """Rise of the wait for data, as a share of the iteration before."""
-STARVES_SHARE = 0.25
+LONG_WAITS_SHARE = 0.25
 """Share of the time since the first step; with a slow start of an epoch now and then it is less."""
-STARVED_AFTER_S = 60.0
+FIRST_WAITS_S = 60.0
 """Before, the wait may be that for the first batches."""
 STAYS_SHARE = 0.5
 """Share of the rise that the last quarter of the time after it must keep: a burst is over by then."""

@@ -14,14 +14,14 @@ from tunekit.diagnose.policy import (
     CREEP_PARTS,
     CREEP_SHARE,
     CREEPS_ON,
+    FIRST_WAITS_S,
     GROWS_BYTES,
+    LONG_WAITS_SHARE,
     OTHERS_CPUS,
     SETTLING_S,
     SETTLING_SHARE,
     SLOWER,
     SOON_H,
-    STARVED_AFTER_S,
-    STARVES_SHARE,
     STAYS_SHARE,
     WAITS_MORE_SHARE,
 )
@@ -217,7 +217,7 @@ def _memory_creep(recording: Recording) -> Hits:
 def _starved(recording: Recording) -> Hits:
     figures = recording.figures
     looped_s = figures.elapsed_s - figures.start_s
-    if looped_s > STARVED_AFTER_S and figures.wait_s > STARVES_SHARE * looped_s:
+    if looped_s > FIRST_WAITS_S and figures.wait_s > LONG_WAITS_SHARE * looped_s:
         share = figures.wait_s / looped_s
         yield Hit(
             f"{share_text(share)} of the time since the first step",

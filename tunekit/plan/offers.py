@@ -296,7 +296,7 @@ def _in_sessions(
     return row.changed(
         hours=work.map_increasing(lambda h: h + (cut(h).sessions - 1) * overhead_s / _H),
         sessions=sessions,
-        checkpoint_interval_s=interval_s if sessions.high > 1 else None,
+        checkpoint_interval_s=interval_s if interval_s and interval_s < work.value * _H else None,
         weeks=work.map_increasing(lambda h: cut(h).weeks) if weekly_s else None,
         elapsed_hours=work.map_increasing(lambda h: cut(h).elapsed_s / _H) if weekly_s else None,
     )
@@ -316,7 +316,7 @@ def _on_spot(row: PlanRow, price: SpotPrice, assumed: PlanAssumptions) -> PlanRo
     hours = work.map_increasing(with_interruptions)
     per_h = Interval.between(price.low_usd_per_h, price.high_usd_per_h)
     interval_s = None if cost_s is None else daly_interval_s(cost_s, every_s)
-    is_worth_it = interval_s is not None and interval_s < work.high * _H
+    is_worth_it = interval_s is not None and interval_s < work.value * _H
     return row.changed(
         spot_hours=hours,
         usd_spot=hours.times(per_h),

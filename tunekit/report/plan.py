@@ -224,14 +224,13 @@ class _Offer(NamedTuple):
             if row.weeks is not None:
                 weeks = f" over {figure_text(row.weeks, _WHOLE)} weeks of {row.hours_per_week:g} h"
             parts.append(f"{figure_text(row.sessions, _WHOLE)} sessions of up to {longest}{weeks}")
-        hours, every_s = row.spot_hours if self.on_spot else row.hours, row.checkpoint_interval_s
-        is_longer = every_s is not None and (hours is None or 3600 * hours.value > every_s)
-        if every_s is not None and is_longer and (self.on_spot or row.sessions is not None):
+        if row.checkpoint_interval_s is not None and (self.on_spot or row.sessions is not None):
             speed, step = (row.rate_samples_per_s or asked.rate_samples_per_s).value, asked.samples_per_step
             step_s = None if step is None else step / asked.measured_gpus * row.gpus / speed
-            every = checkpoint_text(every_s, step_s, asked.samples_per_epoch / speed)
+            every = checkpoint_text(row.checkpoint_interval_s, step_s, asked.samples_per_epoch / speed)
             parts.append(f"a checkpoint every {every}")
         parts += _purchase_texts(row)
+        hours = row.spot_hours if self.on_spot else row.hours
         if asked.max_hours is not None and hours is not None and hours.high > asked.max_hours:
             parts.append(f"up to {hours_text(hours.high)}, beyond --max-hours {asked.max_hours:,g}")
         if self.is_stale:

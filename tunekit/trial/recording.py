@@ -1,7 +1,7 @@
 """Records a real training from outside: `python -m tunekit.trial.recording FOLDER PID` watches until its end.
 
-The watcher is a process of its own, without a terminal or any of the training's files. It ends with the
-training, or once the recording's folder is removed.
+This process has no terminal and none of the training's files. It ends with the training, or once the
+recording's folder is removed.
 """
 
 import contextlib
