@@ -140,6 +140,12 @@ def test_a_busy_machine_is_to_be_quiet_first():
     assert "--confirm" not in (finding.remedy or "")
 
 
+def test_a_clear_difference_on_a_busy_machine_says_that_it_was_busy():
+    (finding,) = found(searched(), searched(rates=(3000.0, 3400.0, 3000.0)))
+    assert (finding.code, finding.severity) == ("busy-machine", "warning")
+    assert finding.evidence == "fresh processes of one config differ by 2% in A, 13% in B"
+
+
 @pytest.mark.parametrize(
     ("rates", "own_rates"),
     [

@@ -125,6 +125,7 @@ def of_comparisons() -> Iterator[Finding]:
     pairs: list[tuple[Run, Run]] = [
         (searched(), searched()),
         (searched(), noisy),
+        (searched(), searched(rates=(3000.0, 3400.0, 3000.0))),
         (searched(), once),
         (searched(), grown),
         (searched(target=target(script_sha256="a" * 64)), slower(0.5, target=other)),

@@ -8,8 +8,9 @@ from build_plans import exactly, instance, plan_of, plan_request, spot_price, tw
 from build_records import GIB, profile
 from finding_texts import texts_of
 
+from tunekit.records.config import Precision
 from tunekit.records.finding import Finding
-from tunekit.records.plan import Plan, PlanAssumptions
+from tunekit.records.plan import Plan, PlanAssumptions, PredictedRate
 from tunekit.records.profile import Profile
 
 NO_CHECKPOINTS = {"assumptions": PlanAssumptions(checkpoint_cost_s=None)}
@@ -18,6 +19,9 @@ TWICE = twice_as_fast(instances=(instance(name="2x"),))
 WIDE = twice_as_fast(bandwidth_gb_per_s=6000.0, instances=(instance(name="2x"),))
 SMALL = twice_as_fast(memory_bytes=16 * GIB, torch_memory_bytes=None, instances=(instance(name="2x"),))
 COLAB = profile(instances=(instance(provider="colab", compute_units_per_h=5.0),))
+UNSURE = PredictedRate(
+    profile_id="a10g", precision=Precision.BF16, batch_size=128, rate=exactly(500.0), fits=None
+)
 SEVEN = profile(instances=tuple(instance(name=f"m{number}", usd_per_h=None) for number in range(7)))
 
 
@@ -45,6 +49,7 @@ ROWS: list[tuple[str, tuple[Profile, ...], dict[str, Any]]] = [
     ("rates-unknown", (QUIET, twice_as_fast()), {"measured_on": "cpu"}),
     ("rates-unknown", (without_bf16("a10g"), twice_as_fast()), {}),
     ("memory-unknown", (QUIET, SMALL), {}),
+    ("memory-unknown", (QUIET,), {"predicted": (UNSURE,)}),
     ("no-torch-build", (QUIET, twice_as_fast(compute_capability="3.7")), {}),
     ("memory-too-small", (QUIET, twice_as_fast()), {"peak_reserved_bytes": 100 * GIB}),
     ("memory-too-small", (QUIET, SMALL), {"peak_reserved_bytes": 20 * GIB}),

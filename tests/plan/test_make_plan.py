@@ -101,8 +101,9 @@ def test_smaller_gpus_are_named_until_the_memory_need_is_known():
     small = twice_as_fast(memory_bytes=16 * GIB, torch_memory_bytes=None, instances=(instance(name="2x"),))
     gpus = (profile(instances=(instance(),)), small)
     unknown = plan_of(*gpus)
-    assert finding(unknown, "memory-unknown").evidence == "less than a10g: a10g-twice"
+    assert finding(unknown, "memory-unknown").evidence == "need unknown, less memory than a10g: a10g-twice"
     assert {unknown.rows[one.row].profile_id for one in unknown.choices} == {"a10g"}
+    assert "memory-unknown" not in codes(plan_of(gpus[0], small.changed(compute_capability="3.7")))
     known = plan_of(*gpus, request=plan_request(peak_reserved_bytes=8 * GIB))
     assert "memory-unknown" not in codes(known)
     assert {known.rows[one.row].profile_id for one in known.choices} == {"a10g-twice"}

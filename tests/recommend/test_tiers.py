@@ -5,6 +5,7 @@ from build_loops import work
 from build_records import (
     GIB,
     MIB,
+    baseline_record,
     config,
     configs,
     cpu,
@@ -26,6 +27,7 @@ from tunekit.recommend.tiers import (
     pick,
     violations,
 )
+from tunekit.records.config import Precision
 from tunekit.records.recommendation import Tier
 from tunekit.records.trial import TrialRole
 
@@ -204,6 +206,20 @@ def test_balanced_gives_up_three_percent_for_a_smaller_config():
     assert number(0.01) == 2
     assert number(0.08) == 3
     assert pick(Tier.CONSERVATIVE, trials, host(), noise_relative=0.08, planned=of_epochs(1)).number == 1
+
+
+def test_balanced_keeps_the_scripts_precision_where_another_is_no_faster():
+    trials = [
+        baseline_record(rate=500.0, of=config()),
+        trial_record(
+            1, 1000.0, config(batch_size=256, precision=Precision.BF16), peak_reserved_bytes=5 * GIB
+        ),
+        trial_record(2, 980.0, config(batch_size=256), peak_reserved_bytes=8 * GIB),
+    ]
+    chosen = {
+        one: pick(one, trials, host(), noise_relative=None, planned=of_epochs(1)).number for one in Tier
+    }
+    assert chosen == {Tier.CONSERVATIVE: 1, Tier.BALANCED: 2, Tier.AGGRESSIVE: 1}
 
 
 def test_balanced_takes_compile_only_when_the_planned_run_wins_it_back():

@@ -198,6 +198,9 @@ OUTCOMES: dict[str, Callable[[], Run]] = {
     "baseline failed": lambda: finished(
         recommendation(of=FAST, speedup=None), trials=(baseline_record(rate=None), trial_record(1, of=FAST))
     ),
+    "faster: its own processes differ much": lambda: finished(
+        trials=(baseline_record(of=config()), *confirm_records([700.0, 1010.0, 990.0], FAST))
+    ),
     "no gain": lambda: left_open(Interval(value=1.01, low=1.006, high=1.014)),
     "open: busy": lambda: left_open(WIDE, 0.17),
     "open: busy in spite of waiting": lambda: left_open(WIDE, 0.17, 60.0),

@@ -26,6 +26,7 @@ from tunekit.report.run import method_lines
 from tunekit.tune.budget import needed_s
 from tunekit.tune.confirm import typical_duration_s
 from tunekit.tune.space import build_space
+from tunekit.units import typed_duration_text
 
 JOBS = {job.name: job for job in gpu_jobs()}
 USUAL, SLOW = "ResNet-50, ImageNet", pytest.mark.slow
@@ -117,6 +118,7 @@ def test_what_a_budget_had_room_for_is_said_once(budget_s: float, tmp_path: Path
         (str(trials), str(rounds))
     ]
     assert whole.cut_short == told
+    assert told.endswith(f"--budget {typed_duration_text(whole.longer_budget_s or 0.0)}")
 
 
 @pytest.mark.parametrize(

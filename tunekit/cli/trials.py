@@ -49,9 +49,6 @@ from tunekit.workloads import DEFAULT_WORKLOAD, script_of
 
 AnyOptions = TypeVar("AnyOptions", bound=TrialOptions)
 
-_WINDOWS, _MIN_WINDOW_S = 60.0, 1.5
-"""Windows that a budget has room for, as a trial takes a multiple of its window; the shortest window."""
-
 
 def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str | None = None) -> Target:
     """Return the command line's target, with its files and keys checked.
@@ -151,8 +148,7 @@ def typed_options(kind: type[AnyOptions], options: argparse.Namespace, **worked_
 def window_s(options: argparse.Namespace, builtin: bool, budget_s: float | None = None) -> float:
     """Return the steady seconds that a trial measures: fewer for a built-in workload or a short budget."""
     asked: float | None = options.window_s
-    usual_s = usual_options(builtin).window_s
-    return asked or min(usual_s, max(_MIN_WINDOW_S, (budget_s or math.inf) / _WINDOWS))
+    return asked or usual_options(builtin, budget_s).window_s
 
 
 def fixed_knobs(texts: Sequence[str]) -> tuple[FixedKnob, ...]:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from tunekit.diagnose.policy import ROUNDS
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.diagnose.run_pair import MACHINE, RunPair, Side
-from tunekit.recommend.noise import BUSY_FLOOR, MAX_WORTHWHILE_ROUNDS, rounds_to_tell
+from tunekit.recommend.noise import MAX_WORTHWHILE_ROUNDS, rounds_to_tell
 from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
 from tunekit.records.target import command_words
 from tunekit.units import bytes_text, percent_text
 
+_ON_A_QUIETER = "search both again on a quieter machine, or with --wait-quiet 10m"
 _MAY_BE_MEANT = "nothing, if that is what you compare; else search the same training again"
 
 
@@ -30,10 +31,9 @@ def _undecided(pair: RunPair) -> Hits:
     # A slowdown is inverted, so that it can be judged like a speedup.
     folded = factor if factor.value >= 1 else factor.divide_into(1.0)
     needed = rounds_to_tell(folded, min(pair.deciding_counts), noise)
-    is_busy = noise is not None and noise.relative >= BUSY_FLOOR
     remedy = f"search both again with --confirm {needed}"
-    if needed is None or needed > MAX_WORTHWHILE_ROUNDS or is_busy:
-        remedy = "search both again on a quieter machine, or with --wait-quiet 10m"
+    if needed is None or needed > MAX_WORTHWHILE_ROUNDS or pair.is_busy:
+        remedy = _ON_A_QUIETER
     lost, tolerance = f"{max(0.0, 1 - factor.low):.1%}", percent_text(pair.tolerance)
     floor = "n/a" if noise is None else f"{noise.relative:.1%}"
     yield Hit(
@@ -42,6 +42,13 @@ def _undecided(pair: RunPair) -> Hits:
         remedy,
         severity=WARNING if factor.low < 1 - pair.tolerance else INFO,
     )
+
+
+@check("busy-machine", WARNING, "a run was made on a busy machine, so its rates are uncertain")
+def _busy_machine(pair: RunPair) -> Hits:
+    if pair.is_busy and pair.verdict_on(pair.deciding) != "inconclusive":
+        spreads = (f"{one.spread:.0%}" for one in (pair.reference, pair.other))
+        yield Hit(f"fresh processes of one config differ by {pair.each(*spreads)}", _ON_A_QUIETER)
 
 
 @check("memory-grew", WARNING, "peak reserved VRAM grew by more than the tolerance (exit code unchanged)")

@@ -158,11 +158,13 @@ class LoopFacts:
 
     @property
     def more_workers(self) -> int | None:
-        """A larger number of workers that could keep up with the training.
+        """A larger number of workers that could keep up with the training, or that of the fastest trial.
 
         It is None if the CPUs can't run more, or if the search measured that more are no faster.
         """
-        wanted = self._workers_that_keep_up
+        wanted, rates = self._workers_that_keep_up, rates_by_config(self.trials)
+        if wanted is not None and rates:
+            wanted = max(wanted, max(rates, key=lambda one: geometric_mean(rates[one])).num_workers)
         tried = self.tried("num_workers", wanted)
         return None if tried and tried.gain and tried.gain <= 1 else wanted
 

@@ -75,11 +75,15 @@ def _rates_unknown(facts: PlanFacts) -> Hits:
         )
 
 
-@check("memory-unknown", WARNING, "Memory need unknown: it may not fit GPUs with less memory")
+@check("memory-unknown", WARNING, "The training may not fit the memory of some GPUs")
 def _memory_unknown(facts: PlanFacts) -> Hits:
-    smaller = [row for row in facts.rows if row.may_not_fit and row.how is not None]
-    if smaller and facts.request.peak_reserved_bytes is None:
-        seen = f"less than {facts.request.measured_on}: {_gpus(smaller)}"
+    unsure = [row for row in facts.rows if row.may_not_fit and row.how is not None and row.obstacle is None]
+    if unsure and facts.request.predicted:
+        yield Hit(
+            f"the predicted need is close to it: {_gpus(unsure)}", "plan a smaller batch, or search there"
+        )
+    elif unsure and facts.request.peak_reserved_bytes is None:
+        seen = f"need unknown, less memory than {facts.request.measured_on}: {_gpus(unsure)}"
         yield Hit(seen, "give the peak memory per GPU with --memory-gib")
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tunekit.recommend.memory import peak_reserved_bytes
-from tunekit.recommend.noise import unpaired_factor, verdict
+from tunekit.recommend.noise import BUSY_FLOOR, noise_floor, unpaired_factor, verdict
 from tunekit.records.comparison import ComparedBy
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
@@ -52,6 +52,12 @@ class Side:
     def baseline_rates(self) -> list[float]:
         """The rate of each process of the run's own baseline, in samples/s."""
         return [one.loop.rate_samples_per_s for one in self.run.history.evidence(None)]
+
+    @property
+    def spread(self) -> float:
+        """How much consecutive processes differ, relative: the baseline's or the compared config's."""
+        floors = (self.run.noise_floor, noise_floor(self.rates))
+        return max((floor.relative for floor in floors if floor), default=0.0)
 
     @property
     def config(self) -> TrainConfig | None:
@@ -189,6 +195,11 @@ class RunPair:
         """The larger noise floor of the two."""
         known = [one.run.noise_floor for one in (self.reference, self.other) if one.run.noise_floor]
         return max(known, key=lambda one: one.relative, default=None)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether either run's machine was too busy for reliable figures."""
+        return max(self.reference.spread, self.other.spread) >= BUSY_FLOOR
 
     @property
     def reserved_ratio(self) -> float | None:

@@ -2,7 +2,14 @@
 
 from collections.abc import Sequence
 
-from tunekit.recommend.noise import BUSY_FLOOR, MAX_WORTHWHILE_ROUNDS, confidence, rounds_to_tell, verdict
+from tunekit.recommend.noise import (
+    BUSY_FLOOR,
+    MAX_WORTHWHILE_ROUNDS,
+    confidence,
+    noise_floor,
+    rounds_to_tell,
+    verdict,
+)
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import (
@@ -50,14 +57,16 @@ def outcome_of(run: Run) -> Outcome:
         word = word or OutcomeWord.NOT_CONFIRMED
     elif kind is AnswerKind.NONE_FASTER:
         word = OutcomeWord.NOT_ALL_TRIED if untried >= LARGE_FACTOR else OutcomeWord.NO_GAIN
-    settled_by, needed = None, None
+    is_busy, sure, settled_by, needed = _is_busy(run, best), None, None, None
+    if speedup and judged != "inconclusive":
+        sure = "low" if is_busy else confidence(speedup, noise)
     if kind in (AnswerKind.RECOMMENDED, AnswerKind.OPEN):
-        settled_by, needed = _settled_by(run, kind, speedup, rounds, judged)
+        settled_by, needed = _settled_by(run, kind, speedup, rounds, judged, is_busy)
     return Outcome(
         kind=kind,
         word=word,
-        confidence=confidence(speedup, noise) if speedup and judged != "inconclusive" else None,
-        is_busy=noise is not None and noise.relative >= BUSY_FLOOR,
+        confidence=sure,
+        is_busy=is_busy,
         tier=best.tier,
         speedup=speedup,
         verdicts={
@@ -85,8 +94,20 @@ def _kind(
     return AnswerKind.NONE_FASTER if searched else AnswerKind.NOT_MEASURED, None, 0
 
 
+def _is_busy(run: Run, best: Recommendation) -> bool:
+    """Return whether the baseline's processes, or those of the best config found, differ much."""
+    found = run.history.confirm_of((run.candidate or best.set_aside or best).config)
+    floors = (run.noise_floor, noise_floor([rate for one in found if (rate := one.rate_samples_per_s)]))
+    return any(floor is not None and floor.relative >= BUSY_FLOOR for floor in floors)
+
+
 def _settled_by(
-    run: Run, kind: AnswerKind, speedup: Interval | None, rounds: int, judged: Verdict | None
+    run: Run,
+    kind: AnswerKind,
+    speedup: Interval | None,
+    rounds: int,
+    judged: Verdict | None,
+    is_busy: bool,
 ) -> tuple[Settling | None, int | None]:
     """Return what would settle whether there is a gain, and the rounds it takes; None if settled."""
     if kind is AnswerKind.OPEN and run.candidate and run.candidate.factor <= 1:
@@ -95,9 +116,8 @@ def _settled_by(
         return (Settling.PROFILE if kind is AnswerKind.OPEN else None), None
     if judged != "inconclusive":
         return None, None
-    noise = run.noise_floor
-    if noise is not None and noise.relative >= BUSY_FLOOR and run.options.wait_quiet_s is None:
+    if is_busy and run.options.wait_quiet_s is None:
         return Settling.WAIT_QUIET, None
-    needed = rounds_to_tell(speedup, rounds, noise)
+    needed = rounds_to_tell(speedup, rounds, run.noise_floor)
     is_worth_it = needed is not None and needed <= MAX_WORTHWHILE_ROUNDS
     return (Settling.ROUNDS, needed) if is_worth_it else (Settling.WINDOW, None)

@@ -163,10 +163,11 @@ def pick(
 ) -> TrialRecord | None:
     """Return the trial that the tier picks, or None if no measured trial is within its limits.
 
-    Conservative and Aggressive pick the highest rate. Balanced picks the smallest config whose rate is within
-    3% (or the noise floor, if larger) of the highest; a compiled config is only eligible if the planned
-    training wins back its compile time. Ties go to the smaller config, then the earlier trial. If the finish
-    time counts, rates cover the whole planned training, start-up included.
+    Conservative and Aggressive pick the highest rate. Balanced picks the smallest config whose rate is
+    within 3% (or the noise floor, if larger) of the highest, in the baseline's precision if possible; a
+    compiled config is only eligible if the planned training wins back its compile time. Ties go to the
+    smaller config, then the earlier trial. If the finish time counts, rates cover the whole planned
+    training, start-up included.
 
     Args:
         tier: the policy.
@@ -187,7 +188,9 @@ def pick(
     rated = [(planned.objective_samples_per_s(one.config, one.loop), one) for one in eligible]
     if tier is Tier.BALANCED:
         lowest = (1.0 - balanced_tolerance(noise_relative)) * max(rate for rate, _ in rated)
-        return min((one for rate, one in rated if rate >= lowest), key=_size).record
+        own = {one.config.precision for one in candidates if one.record.is_baseline_config}
+        close = [one for rate, one in rated if rate >= lowest]
+        return min(close, key=lambda one: (own != {one.config.precision}, _size(one))).record
     return min(rated, key=lambda pair: (-pair[0], _size(pair[1])))[1].record
 
 

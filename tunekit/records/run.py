@@ -1,6 +1,7 @@
 """What a search, `tunekit profile` and `tunekit fits` learned, each rebuilt from its trials."""
 
 import hashlib
+import math
 from enum import StrEnum
 from typing import Literal
 
@@ -32,6 +33,9 @@ from tunekit.records.recommendation import (
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Trials
+
+_WINDOWS, _MIN_WINDOW_S = 60.0, 1.5
+"""Windows that a budget has room for, as a trial takes a multiple of its window; the shortest window."""
 
 
 class FixedKnob(Record):
@@ -114,9 +118,11 @@ class SearchOptions(MeasuringOptions):
         return "batch_size" in fixed | bounded or self.global_batch is not None
 
 
-def usual_options(is_builtin: bool) -> SearchOptions:
-    """Return a search's default options; the built-in workload's search is a short one."""
-    return SearchOptions(budget_s=240.0, window_s=3.0) if is_builtin else SearchOptions()
+def usual_options(is_builtin: bool, budget_s: float | None = None) -> SearchOptions:
+    """Return a search's default options: a built-in workload or a short budget makes it short."""
+    usual = SearchOptions(budget_s=240.0, window_s=3.0) if is_builtin else SearchOptions()
+    longest_s = max(_MIN_WINDOW_S, (budget_s or math.inf) / _WINDOWS)
+    return usual.changed(window_s=min(usual.window_s, longest_s))
 
 
 class KnobSpace(Record):

@@ -259,8 +259,7 @@ def without_places(record: AnyRecord, shorten: Callable[[str], str]) -> AnyRecor
 def resume_command(run: Run, folder: str) -> str:
     """Return the command that resumes a search in a folder, or joins a shared one.
 
-        A finished search
-    gets a budget for another trial and its confirming rounds.
+    A finished search gets a budget for another trial and its confirming rounds.
     """
     place = run.shared_at
     if place is None:
@@ -278,7 +277,7 @@ def search_again(run: Run, place: str | None = None) -> str:
         run: of the search.
         place: where it is shared; None for a single host.
     """
-    asked, usual = run.options, usual_options(run.target.builtin is not None)
+    asked, usual = run.options, usual_options(run.target.builtin is not None, run.options.budget_s)
     words = ["--share", place] if place else []
     words += [word for one in asked.ranges for word in ("--range", f"{one.knob}={one.low}..{one.high}")]
     for one in _SEARCH_AGAIN:

@@ -28,7 +28,7 @@ from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Trials
 from tunekit.session.predicted import corrected
 from tunekit.trial.bindings import bound_steps
-from tunekit.tune.confirm import longer_budget_s
+from tunekit.tune.budget import longer_budget_s
 from tunekit.tune.explain import explain
 
 _EXPLAINED = (RunStatus.FINISHED, RunStatus.INTERRUPTED)

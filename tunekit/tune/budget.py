@@ -106,6 +106,19 @@ def budget_for_more(run: Run, options: SearchOptions) -> float:
     return max(budget_s_of(run), spent_s + _MORE * more_s)
 
 
+def longer_budget_s(run: Run) -> float:
+    """Return a budget for the whole search if it was cut short, else for one more trial, in whole minutes."""
+    if run.cut_short is not None:
+        return _whole_budget_s(run)
+    each_s = expected_duration_s(run.trials, run.untried.config) if run.untried else 0.0
+    more_s = (2 + MIN_ROUNDS) * each_s + MIN_ROUNDS * typical_duration_s(run.trials, None)
+    return max(60.0 * (1 + (run.search_time_s + more_s) // 60), run.known_budget_s or 0.0)
+
+
+def _whole_budget_s(run: Run) -> float:
+    return max(needed_s(run.trials, run.space, run.options), 60.0 * math.ceil(budget_s_of(run) / 60.0 + 1))
+
+
 @dataclass(frozen=True)
 class TimeLeft:
     """What there is time for, estimated from the trials so far.
@@ -213,15 +226,12 @@ class TimeLeft:
         left_out = "; ".join(filter(None, (self.missed, ablation_left_out)))
         if not left_out and not (ran_out and is_too_little):
             return None
-        enough_s = max(
-            needed_s(self.records, self.run.space, asked), 60.0 * math.ceil(self._budget_s / 60.0 + 1)
-        )
         room = f"{count_text(searched, 'search trial')} and {count_text(rounds, 'confirming round')}"
         whole = f"{search_trials(asked)} + {asked.confirm_rounds}{' with --ablate' if asked.ablate else ''}"
         return (
             f"--budget {typed_duration_text(self._budget_s)} had time for {room}"
             f"{f' ({left_out})' if left_out else ''}; the full {whole} need "
-            f"--budget {typed_duration_text(enough_s)}"
+            f"--budget {typed_duration_text(_whole_budget_s(self.run))}"
         )
 
     @property

@@ -7,7 +7,6 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import NoiseFloor
-from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
 
 MIN_ROUNDS = 3
@@ -124,13 +123,6 @@ def durations_s(records: Sequence[TrialRecord]) -> tuple[float, float]:
     eager_s = _mean(eager or [plain_duration_s(r) for r in whole])
     compiled = [r.duration_s for r in records if r.config and r.config.compile and r.measurement]
     return eager_s, max(compiled, default=eager_s + COMPILE_PRIOR_S)
-
-
-def longer_budget_s(run: Run) -> float:
-    """Return a budget with time for another trial and its confirmation rounds, in whole minutes."""
-    each_s = expected_duration_s(run.trials, run.untried.config) if run.untried else 0.0
-    more_s = (2 + MIN_ROUNDS) * each_s + MIN_ROUNDS * typical_duration_s(run.trials, None)
-    return max(60.0 * (1 + (run.search_time_s + more_s) // 60), run.known_budget_s or 0.0)
 
 
 def plain_duration_s(record: TrialRecord) -> float:
