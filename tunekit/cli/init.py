@@ -21,12 +21,11 @@ from tunekit.records.run import TrialOptions
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.report.discovery import (
-    BindingTrialRow,
     KnobRow,
     binding_trials_table,
     discovery_tables,
     loop_sentence,
-    why_left_alone,
+    why_unchanged,
 )
 from tunekit.report.terminal import draw, say
 from tunekit.session.session import target_error
@@ -35,7 +34,7 @@ from tunekit.trial.binding_suggestions import (
     candidate_bindings,
     without_unknown_flags,
 )
-from tunekit.trial.binding_syntax import binding_text, value_text
+from tunekit.trial.binding_syntax import how_text
 from tunekit.trial.binding_trials import BindingTrial, try_bindings
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
 from tunekit.tune.knob_access import SearchContext, access_of
@@ -65,12 +64,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     untried = (one for one in target.bindings if not target.is_bound(one.knob))
     target = target.changed(bindings=(*untried, *(one.binding for one in tried if one.works)))
     rows = _knob_rows(_search_context(target, host, record, options.gpu))
-    attempts = [
-        BindingTrialRow(binding_text(one.binding), value_text(one.value), one.did, one.works) for one in tried
-    ]
-    draw(console, (*discovery_tables(record.discovery, rows), binding_trials_table(attempts)))
+    draw(console, (*discovery_tables(record.discovery, rows), binding_trials_table(tried)))
     console.print()
-    reasons = (*why_left_alone(rows), *_notes(record, tried))
+    reasons = (*why_unchanged(rows), *_notes(record, tried))
     if reasons:
         say(console, "Not changed", "bold")
     for reason in reasons:
@@ -161,13 +157,11 @@ def _knob_rows(context: SearchContext) -> list[KnobRow]:
     for knob in KNOBS:
         access = access_of(knob, context)
         binding = context.target.binding_of(knob)
-        how = (
-            binding_text(binding).partition("=")[2] if binding and not access.why_fixed else str(access.kind)
-        )
+        how = how_text(binding) if binding and not access.why_fixed else str(access.kind)
         rows.append(KnobRow(knob, str(getattr(context.baseline, knob)), how, access.why_fixed or ""))
     lr = context.target.binding_of("lr")
     if lr is not None:
         seen = context.discovery.learning_rate
         now = "n/a" if seen is None else f"{seen:.6g}"
-        rows.append(KnobRow("lr", now, binding_text(lr).partition("=")[2], ""))
+        rows.append(KnobRow("lr", now, how_text(lr), ""))
     return rows

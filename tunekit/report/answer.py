@@ -78,12 +78,10 @@ def answer_lead(run: Run, best: Recommendation | None) -> Lead:
     why = run.cut_short or f"{count_text(len(run.trials), 'trial')}, {failed} failed"
     text = f"No recommendation: {why}."
     if best is not None:
-        keep = (
-            f"Keep your current settings: {interval_text(best.rate_samples_per_s, ' samples/s')} (measured)."
-        )
-        left = (
-            f" Not tried: {_untried_text(run.untried, best)}." if run.untried and out.untried_factor else ""
-        )
+        rate = interval_text(best.rate_samples_per_s, " samples/s")
+        keep = f"Keep your current settings: {rate} (measured)."
+        untried = run.untried if out.untried_factor else None
+        left = f" Not tried: {_untried_text(untried, best)}." if untried else ""
         settled = _SETTLED_BY[out.settled_by].format(out.rounds_to_settle) if out.settled_by else ""
         if out.kind is AnswerKind.RECOMMENDED:
             text = f"{tier_text(run, best)}.{_kept_tiers_text(run)}{settled}"
@@ -272,13 +270,11 @@ def failure_lines(run: Run) -> tuple[str, ...]:
     for record in run.trials:
         if record.failure is not None and record.failure.kind is not OutcomeKind.REFUSED:
             by_kind.setdefault(record.failure.kind, []).append(record.failure)
-    return tuple(
-        (
-            f"{count_text(len(failures), 'trial')} of {len(run.trials)} ended as {kind}: "
-            f"{failures[0].message}{f'; {failures[0].remedy}' if failures[0].remedy else ''}"
-        )
-        for kind, failures in by_kind.items()
-    )
+    lines = []
+    for kind, failures in by_kind.items():
+        counted = f"{count_text(len(failures), 'trial')} of {len(run.trials)} ended as {kind}"
+        lines.append(f"{counted}: {'; '.join(filter(None, (failures[0].message, failures[0].remedy)))}")
+    return tuple(lines)
 
 
 def headroom_text(run: Run, best: Recommendation | None) -> str:

@@ -5,9 +5,11 @@ from typing import NamedTuple
 
 from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import LoopMeasurement
-from tunekit.records.target import Discovery, LoaderSeen
-from tunekit.report.blocks import Table
+from tunekit.records.target import Discovery, LoaderSeen, RootSeen
+from tunekit.report.blocks import Column, Table, field_text, table_of
 from tunekit.report.text import own_precision_text
+from tunekit.trial.binding_syntax import binding_text, value_text
+from tunekit.trial.binding_trials import BindingTrial
 from tunekit.units import rate_text
 
 
@@ -22,22 +24,12 @@ class KnobRow(NamedTuple):
     """Why it is fixed; empty for a knob that can be searched."""
 
 
-class BindingTrialRow(NamedTuple):
-    """A binding that was tried once."""
-
-    binding: str
-    value: str
-    """What it was set to."""
-    did: str
-    """What the loop then did, or why the trial failed."""
-    works: bool
-
-
 def discovery_tables(discovery: Discovery, knobs: Sequence[KnobRow]) -> tuple[Table, ...]:
     """Return the tables in the order in which they are read."""
+    loaders = table_of("DataLoaders", _LOADERS, discovery.loaders)
+    modules = table_of("Optimized modules", _MODULES, discovery.roots)
     rows = tuple((row.knob, row.value, row.how) for row in knobs)
-    reached = Table("Knobs", ("knob", "now", "reached by"), rows)
-    return (_loaders(discovery), _roots(discovery), _optimizers(discovery), reached)
+    return loaders, modules, _optimizers(discovery), Table("Knobs", ("knob", "now", "reached by"), rows)
 
 
 def loop_sentence(discovery: Discovery, baseline: TrainConfig, loop: LoopMeasurement | None) -> str:
@@ -45,32 +37,15 @@ def loop_sentence(discovery: Discovery, baseline: TrainConfig, loop: LoopMeasure
     ranks = f"{discovery.world_size} ranks, " if discovery.world_size > 1 else ""
     rate = f", {rate_text(loop.rate_samples_per_s)} samples/s (quick estimate)" if loop else ""
     steps = discovery.batches_per_step
-    accumulation = (
-        f"an optimizer step every {steps} batches" if steps > 1 else "an optimizer step every batch"
-    )
+    batches = f"{steps} batches" if steps > 1 else "batch"
     scaler = ", a gradient scaler" if discovery.scales_gradients else ""
     compiled = ", torch.compile" if baseline.compile else ""
     versions = f"torch {discovery.torch_version}, Python {discovery.python_version}"
     return (
         f"{ranks}{discovery.device_type}, {versions}: "
         f"batches of {baseline.batch_size} in {own_precision_text(baseline, discovery)}, "
-        f"{accumulation}{scaler}{compiled}{rate}"
+        f"an optimizer step every {batches}{scaler}{compiled}{rate}"
     )
-
-
-def _loaders(discovery: Discovery) -> Table:
-    rows = tuple(
-        (
-            "trains" if loader.training else "with it" if loader.step_samples else "",
-            loader.dataset,
-            "n/a" if loader.batch_size is None else str(loader.batch_size),
-            f"{loader.num_workers} x {loader.prefetch_factor or 0}",
-            _built_at(loader),
-        )
-        for loader in discovery.loaders
-    )
-    columns = ("", "data set", "batch", "workers x prefetch", "built at")
-    return Table("DataLoaders", columns, rows, numeric=(2,))
 
 
 def _built_at(loader: LoaderSeen) -> str:
@@ -78,19 +53,20 @@ def _built_at(loader: LoaderSeen) -> str:
     return innermost[0].rpartition("+")[0] if innermost else "n/a"
 
 
-def _roots(discovery: Discovery) -> Table:
-    rows = tuple(
-        (
-            root.class_name.removeprefix("__main__."),
-            f"{root.parameters:,}",
-            root.autocast_dtype or "float32",
-            "yes" if root.compiled else "no",
-            "yes" if root.channels_last else "no",
-        )
-        for root in discovery.roots
-    )
-    columns = ("module", "parameters", "computes in", "compiled", "channels_last")
-    return Table("Optimized modules", columns, rows, numeric=(1,))
+_LOADERS: tuple[Column[LoaderSeen], ...] = (
+    Column("", lambda one: "trains" if one.training else "with it" if one.step_samples else "", False),
+    Column("data set", field_text("dataset"), is_numeric=False),
+    Column("batch", field_text("batch_size")),
+    Column("workers x prefetch", lambda one: f"{one.num_workers} x {one.prefetch_factor or 0}", False),
+    Column("built at", _built_at, is_numeric=False),
+)
+_MODULES: tuple[Column[RootSeen], ...] = (
+    Column("module", lambda one: one.class_name.removeprefix("__main__."), is_numeric=False),
+    Column("parameters", field_text("parameters", "{:,}".format)),
+    Column("computes in", field_text("autocast_dtype", missing="float32"), is_numeric=False),
+    Column("compiled", lambda one: "yes" if one.compiled else "no", is_numeric=False),
+    Column("channels_last", lambda one: "yes" if one.channels_last else "no", is_numeric=False),
+)
 
 
 def _optimizers(discovery: Discovery) -> Table:
@@ -102,14 +78,17 @@ def _optimizers(discovery: Discovery) -> Table:
     return Table("Optimizers", ("optimizer", "base lr", "count"), rows, numeric=(1, 2))
 
 
-def binding_trials_table(tried: Sequence[BindingTrialRow]) -> Table:
+def binding_trials_table(tried: Sequence[BindingTrial]) -> Table:
     """Return what the loop did when each binding was tried; what it did not follow is not written."""
-    rows = tuple((row.binding, row.value, "yes" if row.works else "not written", row.did) for row in tried)
+    rows = tuple(
+        (binding_text(one.binding), value_text(one.value), "yes" if one.works else "not written", one.did)
+        for one in tried
+    )
     return Table("Bindings, each tried once", ("binding", "tested", "OK", "observed"), rows)
 
 
-def why_left_alone(knobs: Sequence[KnobRow]) -> tuple[str, ...]:
-    """Return a sentence for each reason, with the knobs that it holds for."""
+def why_unchanged(knobs: Sequence[KnobRow]) -> tuple[str, ...]:
+    """Return why knobs can't be set, a sentence for each reason with its knobs."""
     by_reason: dict[str, list[str]] = {}
     for row in knobs:
         if row.why:

@@ -21,7 +21,7 @@ from tunekit.report.blocks import (
     found_blocks,
     table_of,
 )
-from tunekit.report.text import SEVERITY_WORDS, sandbox_text, torch_text, value_text
+from tunekit.report.text import SANDBOXES, SEVERITY_WORDS, torch_text, value_text
 from tunekit.units import bytes_text, count_text, percent_text, rate_text
 
 
@@ -64,7 +64,7 @@ def _facts(checkup: Checkup) -> list[tuple[str, str]]:
         ("memory free", bytes_text(host.ram_available_bytes)),
         ("/dev/shm", shm),
         ("torch", torch if host.torch else checkup.why_no_torch or "not asked"),
-        ("trials", "" if host.sandbox is None else sandbox_text(host.sandbox.kind)),
+        ("trials", "" if host.sandbox is None else SANDBOXES[host.sandbox.kind]),
         *(("storage", storage_text(storage)) for storage in checkup.storage),
     ]
     if checkup.loader is not None:
@@ -154,11 +154,7 @@ def calibration_blocks(calibration: Calibration, path: str | None) -> tuple[Tabl
     return (
         Table(title, ("", ""), tuple((name, bytes_text(size)) for name, size in sizes.items()), (1,)),
         table_of("Convolutions beyond their tensors (measured)", _CONVOLUTIONS, calibration.convolutions),
-        *(
-            [table_of("Speed of ops (measured)", _OP_TIMES, calibration.op_times)]
-            if calibration.op_times
-            else []
-        ),
+        table_of("Speed of ops (measured)", _OP_TIMES, calibration.op_times),
         Passage("", lines, is_apart=True),
     )
 

@@ -249,10 +249,8 @@ def _bar_labels(labels: dict[str, str]) -> list[dict[str, Any]]:
 def _timeline(chart: Timeline) -> go.Figure:
     """Return stacked panels over one axis; the last config, the answer's, has the first colour."""
     count = len(chart.panels)
-    height, colours = (
-        count * (_PANEL + _PANEL_GAP),
-        {n: _colour(-p) for p, n in enumerate(reversed(chart.names))},
-    )
+    height = count * (_PANEL + _PANEL_GAP)
+    colours = {name: _colour(-place) for place, name in enumerate(reversed(chart.names))}
     titles = [escaped(panel.title) for panel in chart.panels]
     drawn = make_subplots(
         rows=count, shared_xaxes=True, subplot_titles=titles, vertical_spacing=_PANEL_GAP / height

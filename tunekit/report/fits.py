@@ -237,14 +237,11 @@ def _peak_blocks(rows: list[_Row]) -> tuple[Block, ...]:
 
         return Column(purpose.split()[0], cell, is_optional=True)
 
-    def other(row: _Row) -> str:
-        return _gib_text(row.facts.outside.context.high)
-
     columns: list[Column[_Row]] = [
         *_SCREEN_COLUMNS[:2],
         Column("batch", field_text("fit.batch_size", "{:,}".format)),
         *map(part, Purpose),
-        Column("other", other),
+        Column("other", field_text("facts.outside.context.high", _gib_text)),
     ]
     kept = [row for row in rows if row.fit.peak is not None]
     title = "GiB at the peak of the largest batch with margin (predicted)"

@@ -80,7 +80,7 @@ def profile_report(profile: LoopProfile, folder: str = "FOLDER") -> Report:
             Section("rest", "Start-up, memory and the machine", "Memory"),
             startup_table(measured.loop),
             *memory_blocks(measured, seen.telemetry, profile.rank_host),
-            loop_telemetry_table(seen.telemetry, profile.host.cpus),
+            *([loop_telemetry_table(seen.telemetry, profile.host.cpus)] if seen.telemetry else []),
             Line("" if threads is None else f"CPU threads: {threads_text(threads)}"),
             *kernel_blocks(details),
             Section("method", "How it was measured", "Method"),

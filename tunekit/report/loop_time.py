@@ -1,7 +1,5 @@
 """Where a loop's time goes, before and in its steady part. Pure."""
 
-from functools import partial
-
 from tunekit.diagnose.attribution import Attribution, Share, attribution, closure
 from tunekit.records.details import Details, Kernel, SyncPoint
 from tunekit.records.measurement import LoopMeasurement, Measurement
@@ -105,20 +103,11 @@ def kernel_blocks(details: Details | None) -> tuple[Table | Passage, ...]:
         columns: tuple[Column[Kernel], ...] = (
             Column("kernel", field_text("name", f"{{:.{_KERNEL_LETTERS}}}".format), is_numeric=False),
             Column("calls", field_text("calls", "{:,}".format)),
-            Column("per batch", field_text("time_s", partial(_batch_text, seen.batches))),
+            Column("per batch", lambda one: step_text(one.time_s / seen.batches)),
         )
         traced = count_text(seen.batches, "traced batch", "traced batches")
         busy, each = (step_text(s and s / seen.batches) for s in (seen.device_busy_s, seen.time_s))
-        blocks = (
-            table_of(
-                "Traced kernels, the longest (measured under torch.profiler)",
-                columns,
-                seen.kernels[:_SHOWN_KERNELS],
-            ),
-            Passage("", (f"device busy {busy} per batch; {traced}, {each} each: tracing slows them",)),
-        )
+        title = "Traced kernels, the longest (measured under torch.profiler)"
+        note = f"device busy {busy} per batch; {traced}, {each} each: tracing slows them"
+        blocks = table_of(title, columns, seen.kernels[:_SHOWN_KERNELS]), Passage("", (note,))
     return *blocks, table_of("Sync points (measured)", _SYNC_COLUMNS, syncs or ())
-
-
-def _batch_text(batches: int, time_s: float) -> str:
-    return step_text(time_s / batches)

@@ -31,11 +31,11 @@ from tunekit.report.charts.memory import loader_ram_blocks
 from tunekit.report.charts.telemetry import Saved, telemetry_chart
 from tunekit.report.plan import plan_blocks
 from tunekit.report.text import (
+    SANDBOXES,
     UNKNOWN,
     about_text,
     host_text,
     own_precision_text,
-    sandbox_text,
     search_again,
     torch_text,
 )
@@ -269,7 +269,7 @@ def environment_table(run: Run) -> Table:
         ("torch", torch_text(torch) if torch else (run.discovery and run.discovery.torch_version) or UNKNOWN),
         ("CPU threads", _threads_text(run)),
         ("precision of the script", own),
-        ("trials", sandbox_text(host.sandbox.kind) if host.sandbox else UNKNOWN),
+        ("trials", SANDBOXES[host.sandbox.kind] if host.sandbox else UNKNOWN),
         ("git commit", run.commit or UNKNOWN),
         ("tunekit", run.tunekit_version),
         ("started", run.created_at),

@@ -38,11 +38,12 @@ _NO_RANGE = 100.0
 SEVERITY_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 """What every report calls a finding."""
 
-_SANDBOXES: dict[SandboxKind, str] = {
+SANDBOXES: dict[SandboxKind, str] = {
     "overlay": "sandboxed by overlayfs: their writes are discarded",
     "landlock": "sandboxed by Landlock: they write to their own folders only",
     "none": "kept from your files by the agent's file guard alone",
 }
+"""What protects the user's files from trials."""
 
 
 def interval_text(interval: Interval | None, unit: str = "", too_wide: str = TOO_WIDE) -> str:
@@ -51,7 +52,7 @@ def interval_text(interval: Interval | None, unit: str = "", too_wide: str = TOO
     A unit starts with its space; a range that is too wide is replaced.
     """
     if interval is None:
-        return "n/a"
+        return UNKNOWN
     if interval.low == interval.high:
         return f"{rate_text(interval.value)}{unit}"
     if is_too_wide(interval):
@@ -62,10 +63,9 @@ def interval_text(interval: Interval | None, unit: str = "", too_wide: str = TOO
 def speedup_text(interval: Interval | None, too_wide: str = TOO_WIDE) -> str:
     """Return a speedup with its range, such as "1.47x (1.40 to 1.55)"; "n/a" for None."""
     if interval is None:
-        return "n/a"
-    if is_too_wide(interval):
-        return f"{factor_text(interval.value)} ({too_wide})"
-    return f"{factor_text(interval.value)} ({_ends_text(interval)})"
+        return UNKNOWN
+    ends = too_wide if is_too_wide(interval) else _ends_text(interval)
+    return f"{factor_text(interval.value)} ({ends})"
 
 
 def gain_text(ratio: Interval | float | None) -> str:
@@ -220,11 +220,6 @@ def how_measured(run: LoopProfile | ScalingRun, took_s: float, how: str) -> str:
     return f"Measured on {run.measured_on} in {trials}, {duration_text(took_s)}{status}: {how}{floor}."
 
 
-def sandbox_text(kind: SandboxKind) -> str:
-    """Return what protects the user's files from trials."""
-    return _SANDBOXES[kind]
-
-
 def shortener(home: Path, here: Path) -> Callable[[str], str]:
     """Return a function that makes paths in a text relative, or writes `~` for a home folder.
 
@@ -296,11 +291,11 @@ _SEARCH_AGAIN = [
 
 def taken_text(names: Sequence[TakenName]) -> str:
     """Return which profile each GPU name stands for, after a space; empty where all are ids."""
-    parts = []
+    text = ""
     for one in names:
         others = f" (others: {', '.join(one.others)})" if one.others else ""
-        parts.append(f" {one.typed} is {one.profile_id}{others}.")
-    return "".join(parts).rstrip() if parts else ""
+        text += f" {one.typed} is {one.profile_id}{others}."
+    return text
 
 
 def checkpoint_text(interval_s: float, step_s: float | None, epoch_s: float) -> str:

@@ -7,11 +7,11 @@ from statistics import fmean
 
 from tunekit.records.config import KNOB, TABLE
 from tunekit.records.interval import Interval
-from tunekit.records.measurement import GpuTelemetry, Measurement, Telemetry
+from tunekit.records.measurement import GpuTelemetry, Telemetry
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord
-from tunekit.report.blocks import Column, Table, TrialRow, TrialState, TrialTable, table_of
+from tunekit.report.blocks import Column, Table, TrialRow, TrialState, TrialTable, field_text, table_of
 from tunekit.report.text import UNKNOWN, interval_text, role_text, value_text
 from tunekit.units import bytes_text, count_text, duration_text, rate_text, share_text
 
@@ -55,10 +55,8 @@ def trial_state(record: TrialRecord) -> TrialState:
 
 
 def _reason(record: TrialRecord) -> str:
-    if record.failure is None:
-        return ""
-    remedy = f"; {record.failure.remedy}" if record.failure.remedy else ""
-    return f"{record.failure.message}{remedy}"
+    failure = record.failure
+    return "; ".join(filter(None, (failure.message, failure.remedy))) if failure else ""
 
 
 def _of_knob(knob: str) -> Callable[[TrialRecord], str]:
@@ -67,16 +65,6 @@ def _of_knob(knob: str) -> Callable[[TrialRecord], str]:
             return UNKNOWN
         value = getattr(record.config, knob)
         return value_text(value) if value is None or KNOB[knob].least is None else f"{value:,}"
-
-    return cell
-
-
-def _measured(
-    text: Callable[[float], str], figure: Callable[[Measurement], float | None]
-) -> Callable[[TrialRecord], str]:
-    def cell(record: TrialRecord) -> str:
-        value = None if record.measurement is None else figure(record.measurement)
-        return UNKNOWN if value is None else text(value)
 
     return cell
 
@@ -93,7 +81,7 @@ def _rate(record: TrialRecord) -> str:
     return interval_text(Interval(value=rate, low=low, high=high))
 
 
-def trial_outcome(record: TrialRecord) -> str:
+def _outcome(record: TrialRecord) -> str:
     """Return the state of a trial; of one that failed, the kind of its failure."""
     state = trial_state(record)
     return record.failure.kind.value if record.failure and state is TrialState.FAILED else state.value
@@ -106,11 +94,11 @@ _CELLS: dict[str, Callable[[TrialRecord], str]] = {
     "for": role_text,
     **{name: _of_knob(knob.name) for name, knob in _KNOBS.items()},
     "samples/s (range)": _rate,
-    "data wait": _measured(share_text, lambda one: one.loop.data_wait_share),
-    "VRAM reserved": _measured(bytes_text, lambda one: one.loop.peak_reserved_bytes),
-    "RAM peak": _measured(bytes_text, lambda one: one.memory.peak_pss_bytes),
+    "data wait": field_text("measurement.loop.data_wait_share", share_text),
+    "VRAM reserved": field_text("measurement.loop.peak_reserved_bytes", bytes_text),
+    "RAM peak": field_text("measurement.memory.peak_pss_bytes", bytes_text),
     "took": lambda record: duration_text(record.duration_s),
-    "outcome": trial_outcome,
+    "outcome": _outcome,
 }
 """The cell of each column."""
 _TEXTS = ("for", "outcome", *(name for name, knob in _KNOBS.items() if knob.least is None))
@@ -136,15 +124,12 @@ def telemetry_table(run: Run, best: Recommendation | None) -> Table:
     return _telemetry_rows(title, {name: each for name, each in steady.items() if each}, run.host.cpus)
 
 
-def loop_telemetry_table(telemetry: Telemetry | None, cpus: int) -> Table:
+def loop_telemetry_table(telemetry: Telemetry, cpus: int) -> Table:
     """Return the machine's load during one loop, a row for each GPU that was used."""
-    gpus = [gpu for gpu in telemetry.gpus if gpu.is_used] if telemetry else []
-    each = {f"GPU {gpu.index}": [telemetry.changed(gpus=(gpu,))] for gpu in gpus if telemetry}
-    if telemetry is not None and not gpus:
-        each = {"host": [telemetry]}
-    where = "in the steady window" if telemetry and telemetry.is_of_steady_window else "over the whole trial"
-    window = duration_text(telemetry.window_s if telemetry else None)
-    return _telemetry_rows(f"System during training (measured {where}, {window})", each, cpus)
+    each = {f"GPU {gpu.index}": [telemetry.changed(gpus=(gpu,))] for gpu in _used([telemetry])}
+    where = "in the steady window" if telemetry.is_of_steady_window else "over the whole trial"
+    title = f"System during training (measured {where}, {duration_text(telemetry.window_s)})"
+    return _telemetry_rows(title, each or {"host": [telemetry]}, cpus)
 
 
 def _telemetry_rows(title: str, each: Mapping[str, Sequence[Telemetry]], cpus: int) -> Table:

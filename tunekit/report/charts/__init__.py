@@ -22,7 +22,7 @@ def charts_of(run: Run, best: Recommendation | None) -> tuple[Chart, ...]:
         history_chart(run),
         knobs_chart(run, best),
     )
-    return tuple(chart for chart in charts if has_figures(chart))
+    return tuple(chart for chart in charts if any(one.points for one in chart.series))
 
 
 def chart_table(chart: Drawing) -> Table:
@@ -41,8 +41,3 @@ def chart_table(chart: Drawing) -> Table:
         for point in one.points
     )
     return Table(chart.title, ("series", chart.x_title, chart.y_title, "basis", ""), rows)
-
-
-def has_figures(chart: Chart) -> bool:
-    """Return whether there is anything to draw."""
-    return any(one.points for one in chart.series)

@@ -63,8 +63,7 @@ def failure_series(
 ) -> Iterable[Series]:
     """Yield crosses for trials without a figure: failed, or refused by a prediction.
 
-        Trials whose
-    place on the axis is None are left out.
+    Trials whose place on the axis is None are left out.
     """
     for state, basis in ((TrialState.FAILED, Basis.MEASURED), (TrialState.REFUSED, Basis.PREDICTED)):
         points = (
