@@ -24,7 +24,7 @@ from recorded_catalog import recorded_catalog
 from tunekit.cli.main import main
 from tunekit.cli.parser import build_parser
 from tunekit.cli.settings import load_settings
-from tunekit.cli.trials import fixed_knobs
+from tunekit.cli.trials import fixed_knob
 from tunekit.cli.verbs import VERBS
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import to_json
@@ -196,7 +196,8 @@ def test_every_command_is_one_that_its_verb_takes(command: Command) -> None:
         return
     for binding in getattr(options, "bind", []):
         parse_binding(binding)
-    fixed_knobs([one for one in getattr(options, "fix", []) if one != "KNOB=VALUE"])
+    for text in set(getattr(options, "fix", [])) - {"KNOB=VALUE"}:
+        fixed_knob(text)
     gpu = getattr(options, "gpu", None)
     assert gpu in (None, "auto", "cpu") or gpu in load_profiles()
 

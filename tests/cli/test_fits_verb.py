@@ -56,7 +56,7 @@ def planned(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pla
         assert main(["fits", *words, *TRAIN]) == 0
         return seen[-1]
 
-    monkeypatch.setattr(verb, "run_walk", lambda *asked: asked[5](None, None) or 0)
+    monkeypatch.setattr(verb, "run_walk", lambda *asked: asked[-1](None, None, None) or 0)
     monkeypatch.setattr(verb, "FitsWalk", walk)
     return of
 

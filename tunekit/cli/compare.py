@@ -12,9 +12,8 @@ from tunekit.cli.report_files import (
     append_summary,
     check_report_files,
     drawn,
-    show,
+    present,
     summary_file,
-    write_files,
 )
 from tunekit.cli.verbs import BASELINE
 from tunekit.diagnose.compare import compare_runs
@@ -63,14 +62,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         options.full_paths,
         max_lines=MAX_LINES,
     )
-    if not options.full:
-        report = report._replace(blocks=lambda: comparison_answer(comparison))
-    write_files(options, report)
     if summary is not None:
         append_summary(summary, report.markdown())
-
     try:
-        show(options, comparison, report)
+        present(options, comparison, report, comparison_answer(comparison))
         sys.stdout.flush()
     except OSError as error:
         raise RunFolderError(f"the comparison can't be printed ({error.strerror})") from error

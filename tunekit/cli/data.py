@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.status import Status
 
 from tunekit import __version__
-from tunekit.cli.report_files import check_report_files, drawn, show, write_files
+from tunekit.cli.report_files import check_report_files, drawn, present
 from tunekit.diagnose.data_layout import data_findings
 from tunekit.diagnose.places import places
 from tunekit.errors import UsageError
@@ -57,8 +57,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     report = without_findings(report, options.ignored)
     path = str(options.path)
     shown = drawn(report, lambda seen, _: data_report(seen, path), "data.json", options.full_paths)
-    write_files(options, shown)
-    show(options, report, shown)
+    present(options, report, shown)
     return 0
 
 

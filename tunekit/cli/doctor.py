@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tunekit.cli.machine import ask_torch, look_over, with_sandbox
-from tunekit.cli.report_files import check_report_files, drawn, show, write_files
+from tunekit.cli.report_files import check_report_files, drawn, present
 from tunekit.cli.verbs import BASELINE
 from tunekit.diagnose.registry import worst
 from tunekit.errors import TargetError, UsageError
@@ -56,8 +56,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     silenced = tuple(code for code in dict.fromkeys(options.ignored) if code in found)
     checkup = without_findings(checkup, options.ignored)
     report = drawn(checkup, lambda seen, _: doctor_report(seen, silenced), "doctor.json", options.full_paths)
-    write_files(options, report)
-    show(options, checkup, report)
+    present(options, checkup, report)
     severity = worst(checkup.findings)
     return _EXIT_CODES.get(severity, 0) if severity else 0
 

@@ -45,12 +45,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     run = FitsRun(options=typed_options(FitsOptions, options, gpus=[one.id for one in asked]), **facts)
     trainable = [one for one in known.values() if one.runs_current_torch or one.id == here.id]
     profiles = asked or [one for one in trainable if one.has_own_memory]
-    screen = TrialScreen(options.json, is_quiet=options.quiet)
 
-    def run_in(folder: RunFolder, executor: ProcessExecutor) -> FitsRun:
+    def run_in(folder: RunFolder, executor: ProcessExecutor, screen: TrialScreen) -> FitsRun:
         return FitsWalk(run, folder, executor, run.profile, screen).run(profiles, memory_outside())
 
-    return run_walk(run, "fits", options, command, screen, run_in)
+    return run_walk(run, "fits", options, command, run_in)
 
 
 def _named(names: Sequence[str], known: Mapping[str, Profile], here: Profile) -> list[Profile]:

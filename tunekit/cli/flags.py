@@ -52,6 +52,11 @@ def option(
     )
 
 
+def argument(to: Flags, metavar: str, read: Callable[[str], Any], meaning: str, **more: Any) -> None:
+    """Add a positional argument; the parsed options have it under its metavar in lower case."""
+    to.add_argument(metavar.lower(), metavar=metavar, type=read, help=meaning, **more)
+
+
 def choice(to: Flags, flag: str, choices: Sequence[str], meaning: str, **more: Any) -> None:
     """Add a flag that takes one of a few words."""
     to.add_argument(flag, choices=choices, help=meaning, **more)
@@ -147,8 +152,10 @@ def folder(parser: argparse.ArgumentParser, kind: str, what: str) -> None:
     findings(group)
 
 
-def report_files(to: Flags) -> None:
-    """Add the flags of a verb that keeps no folder."""
+def output(to: Flags, json_meaning: str) -> None:
+    """Add the flags of a verb that shows a report and keeps no folder."""
+    switch(to, "--json", json_meaning)
+    findings(to)
     option(to, "--html", Value("FILE"), "write a self-contained HTML file (- prints it)")
     meaning = "print Markdown for a pull request instead, or write it to FILE"
     option(to, "--markdown", Value("FILE"), meaning, nargs="?", const=STANDARD_OUTPUT)

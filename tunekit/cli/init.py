@@ -20,14 +20,9 @@ from tunekit.records.host import Host
 from tunekit.records.run import TrialOptions
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.report.discovery import (
-    KnobRow,
-    binding_trials_table,
-    discovery_tables,
-    loop_sentence,
-    why_unchanged,
-)
+from tunekit.report.discovery import KnobRow, binding_trials_table, discovery_tables, loop_sentence
 from tunekit.report.terminal import draw, say
+from tunekit.report.text import by_text
 from tunekit.session.session import target_error
 from tunekit.trial.binding_suggestions import (
     batch_of_all_ranks,
@@ -66,7 +61,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     rows = _knob_rows(_search_context(target, host, record, options.gpu))
     draw(console, (*discovery_tables(record.discovery, rows), binding_trials_table(tried)))
     console.print()
-    reasons = (*why_unchanged(rows), *_notes(record, tried))
+    reasons = (*by_text((row.knob, row.why) for row in rows), *_notes(record, tried))
     if reasons:
         say(console, "Not changed", "bold")
     for reason in reasons:

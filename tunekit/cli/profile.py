@@ -8,7 +8,7 @@ from tunekit.cli.machine import host_here
 from tunekit.cli.screen import TrialScreen
 from tunekit.cli.trials import (
     before_trials,
-    fixed_knobs,
+    fixed_knob,
     run_walk,
     target_or_builtin,
     typed_options,
@@ -34,12 +34,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     profile = LoopProfile(options=asked, **before_trials(target, asked.gpu, host, profiles, asked.ignored))
     against = against_file(options.against, target) if options.against else None
     here = profile_here(profile.measured_on, host, profiles)
-    screen = TrialScreen(options.json, is_quiet=options.quiet)
 
-    def run_in(folder: RunFolder, executor: ProcessExecutor) -> LoopProfile:
+    def run_in(folder: RunFolder, executor: ProcessExecutor, screen: TrialScreen) -> LoopProfile:
         return ProfileWalk(profile, folder, executor, here, screen).run(against)
 
-    return run_walk(profile, "profile", options, command, screen, run_in)
+    return run_walk(profile, "profile", options, command, run_in)
 
 
 def profile_options(options: argparse.Namespace, builtin: bool) -> ProfileOptions:
@@ -52,7 +51,7 @@ def profile_options(options: argparse.Namespace, builtin: bool) -> ProfileOption
     return typed_options(
         ProfileOptions,
         options,
-        fixed=fixed_knobs(options.fix),
+        fixed=tuple(map(fixed_knob, options.fix)),
         rounds=options.rounds or (COMPARED_ROUNDS if compares else 1),
         window_s=window_s(options, builtin),
         kernels=options.trace_kernels,

@@ -11,6 +11,7 @@ from tunekit.cli.report_files import (
     append_summary,
     check_report_files,
     drawn_saved,
+    for_others,
     show,
     summary_file,
     write_file,
@@ -22,7 +23,6 @@ from tunekit.plan.from_run import plan_of_run
 from tunekit.records.finding import without_findings
 from tunekit.records.run import Run
 from tunekit.report.experiment_log import log_entry, with_entry
-from tunekit.report.text import shortener, without_places
 from tunekit.session.folder import folder_of, load_saved
 from tunekit.session.recording import holds_recording, load_recording
 from tunekit.untrusted import read_text
@@ -72,14 +72,13 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 def _keep(options: argparse.Namespace, record: Run, folder: Path, report: Drawn) -> Iterator[str]:
     """Add the run to the log and the trackers that are asked for, and yield what was added where."""
-    shorten = shortener(Path.home(), Path.cwd())
-    run = record if options.full_paths else without_places(record, shorten)
+    run, place = for_others(record, folder, options.full_paths)
     if options.log is not None:
         try:
             before = read_text(options.log, _LOG_BYTES) if options.log.exists() else ""
         except UnreadableError as error:
             raise UsageError(f"--log {options.log} {error}; name a Markdown file") from error
-        log, is_new = with_entry(before, run, log_entry(run, plan_of_run(run), shorten(str(folder))))
+        log, is_new = with_entry(before, run, log_entry(run, plan_of_run(run), place))
         write_file(options.log, log, "name another file: --log FILE")
         yield f"{'appended to' if is_new else 'replaced its entry in'} {options.log}"
     for name in options.track:

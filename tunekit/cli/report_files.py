@@ -57,6 +57,14 @@ class Drawn(NamedTuple):
 # --- the texts -------------------------------------------------------------------------------
 
 
+def for_others(record: Shown, folder: Path, full_paths: bool) -> tuple[Shown, str]:
+    """Return a record and its folder as other people read them; with full paths, as they are."""
+    if full_paths:
+        return record, str(folder)
+    shorten = shortener(Path.home(), Path.cwd())
+    return without_places(record, shorten), shorten(str(folder))
+
+
 def drawn_run(run: Run, folder: Path, full_paths: bool = False, full: bool = False) -> Drawn:
     """Return the report of a search, in its files with its plan where there can be one.
 
@@ -66,10 +74,7 @@ def drawn_run(run: Run, folder: Path, full_paths: bool = False, full: bool = Fal
         full_paths: keep the home folder and the machine's name in the files.
         full: show the whole report on the terminal, not one screen.
     """
-    public, place = run, str(folder)
-    if not full_paths:
-        shorten = shortener(Path.home(), Path.cwd())
-        public, place = without_places(run, shorten), shorten(place)
+    public, place = for_others(run, folder, full_paths)
     plan = cache(lambda: plan_of_run(public))
 
     def html() -> str:
@@ -109,21 +114,15 @@ def drawn(
         max_lines: largest number of lines of the Markdown.
     """
 
-    def public() -> tuple[Shown, Report]:
-        if full_paths:
-            return record, report_of(record, str(folder))
-        shorten = shortener(Path.home(), Path.cwd())
-        hidden = without_places(record, shorten)
-        return hidden, report_of(hidden, shorten(str(folder)))
-
     def html() -> str:
-        held, report = public()
-        about = about_text(held) if isinstance(held, TargetRecord) else ""
-        return page(replace(report, about=about), f"{to_json(held)}\n".encode(), name)
+        public, place = for_others(record, folder, full_paths)
+        about = about_text(public) if isinstance(public, TargetRecord) else ""
+        return page(replace(report_of(public, place), about=about), f"{to_json(public)}\n".encode(), name)
 
-    return Drawn(
-        lambda: report_of(record, str(folder)).blocks, html, lambda: markdown(public()[1], max_lines)
-    )
+    def text() -> str:
+        return markdown(report_of(*for_others(record, folder, full_paths)), max_lines)
+
+    return Drawn(lambda: report_of(record, str(folder)).blocks, html, text)
 
 
 def drawn_saved(
@@ -188,9 +187,12 @@ def write_files(options: argparse.Namespace, report: Drawn, folder: Path | None 
     return written
 
 
-def present(options: argparse.Namespace, record: Record, report: Drawn, answer: Sequence[Block]) -> None:
-    """Write the files that are asked for; show the answer, or all of it with --full."""
-    report = report if options.full else report._replace(blocks=lambda: answer)
+def present(
+    options: argparse.Namespace, record: Record, report: Drawn, answer: Sequence[Block] | None = None
+) -> None:
+    """Write the files that are asked for; show the answer, or without one or with --full the report."""
+    if answer is not None and not options.full:
+        report = report._replace(blocks=lambda: answer)
     write_files(options, report)
     show(options, record, report)
 

@@ -45,12 +45,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     facts = before_trials(without_secrets(target), asked.gpu, host, profiles, asked.ignored)
     run = ScalingRun(options=asked, mode=asked.mode, **facts)
     here = profile_here(run.measured_on, host, profiles)
-    screen = TrialScreen(options.json, is_quiet=options.quiet)
 
-    def run_in(folder: RunFolder, executor: ProcessExecutor) -> ScalingRun:
+    def run_in(folder: RunFolder, executor: ProcessExecutor, screen: TrialScreen) -> ScalingRun:
         return ScaleWalk(run, folder, executor, here, screen).run()
 
-    return run_walk(run, "scale", options, command, screen, run_in)
+    return run_walk(run, "scale", options, command, run_in)
 
 
 def _options(options: argparse.Namespace, host: Host) -> ScaleOptions:

@@ -23,7 +23,7 @@ from tunekit.cli.share import joined
 from tunekit.cli.trials import (
     before_trials,
     executor_for,
-    fixed_knobs,
+    fixed_knob,
     memory_outside,
     refuse_unseen_command,
     target_or_builtin,
@@ -191,7 +191,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
             "--objective finish-time needs the length of the planned run; add --epochs N or --planned-steps N"
         )
     _command_line_overrides_settings(options)
-    fixed, ranges = fixed_knobs(options.fix), tuple(_range(text) for text in options.range)
+    fixed, ranges = tuple(map(fixed_knob, options.fix)), tuple(map(_range, options.range))
     _refuse_two_limits(options)
     return typed_options(
         SearchOptions,

@@ -151,16 +151,12 @@ def window_s(options: argparse.Namespace, builtin: bool, budget_s: float | None 
     return asked or usual_options(builtin, budget_s).window_s
 
 
-def fixed_knobs(texts: Sequence[str]) -> tuple[FixedKnob, ...]:
-    """Return the settings in "knob=value" texts.
+def fixed_knob(text: str) -> FixedKnob:
+    """Return the setting in a "knob=value" text.
 
     Raises:
-        UsageError: one can't be understood.
+        UsageError: it can't be understood.
     """
-    return tuple(_fixed(text) for text in texts)
-
-
-def _fixed(text: str) -> FixedKnob:
     knob, equals, written = text.partition("=")
     if knob and knob not in KNOBS:
         raise UsageError(f"--fix {text}: no knob {knob!r}; {knob_hint(knob)}")
@@ -187,8 +183,7 @@ def run_walk(
     kind: str,
     options: argparse.Namespace,
     command: Sequence[str],
-    screen: TrialScreen,
-    run_in: Callable[[RunFolder, ProcessExecutor], SavedRun],
+    run_in: Callable[[RunFolder, ProcessExecutor, TrialScreen], SavedRun],
 ) -> int:
     """Run a verb's trials into a new folder, show them and the result, and return 0.
 
@@ -197,15 +192,15 @@ def run_walk(
         kind: the kind of record, which the folder's name ends with.
         options: the parsed flags.
         command: the training command.
-        screen: shows the trials.
         run_in: runs the trials and returns the finished record.
     """
+    screen = TrialScreen(options.json, is_quiet=options.quiet)
     where = new_folder(options.out, f"{record.target.name}-{kind}")
     with RunFolder(where) as folder, screen:
         screen.opened(record, folder.path)
         make_data(record, screen)
         try:
-            finished = run_in(folder, executor_for(record, folder, record.host, command))
+            finished = run_in(folder, executor_for(record, folder, record.host, command), screen)
         except KeyboardInterrupt:
             screen.interrupted(folder.path)
             raise

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunekit.cli import flags
-from tunekit.cli.flags import COUNT, FOLDER, Value, choice, option, switch
+from tunekit.cli.flags import COUNT, FOLDER, Value, argument, choice, option, switch
 from tunekit.cli.numbers import (
     counts,
     data_path,
@@ -100,7 +100,7 @@ def _profile(parser: argparse.ArgumentParser) -> None:
 
 def _fits(parser: argparse.ArgumentParser) -> None:
     meaning = "with --ram: the folder of a search, a profile or a fits prediction"
-    parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help=meaning)
+    argument(parser, "RUN", Path, meaning, nargs="?")
     flags.workload(flags.target(parser, with_gpu=False))
     group = parser.add_argument_group("what to predict")
     meaning = "predict for this GPU only (default: all that tunekit gpus lists)"
@@ -145,15 +145,13 @@ def _run(parser: argparse.ArgumentParser) -> None:
 
 
 def _monitor(parser: argparse.ArgumentParser) -> None:
-    meaning = "process of a training that runs"
-    parser.add_argument("pid", metavar="PID", type=positive, nargs="?", help=meaning)
+    argument(parser, "PID", positive, "process of a training that runs", nargs="?")
     option(parser, "--price", Value("USD", positive_number("dollars")), "dollars an hour of this machine")
     switch(parser, "--json", "print a JSON object a line")
 
 
 def _export(parser: argparse.ArgumentParser) -> None:
-    meaning = "the folder of a search, or a config in it"
-    parser.add_argument("run", metavar="RUN", type=Path, help=meaning)
+    argument(parser, "RUN", Path, "the folder of a search, or a config in it")
     choice(parser, "--to", tuple(FRAMEWORKS), "the framework", required=True)
     choice(parser, "--tier", TIERS, "which config of the folder (default: the recommended one)")
     meaning = "dotted key of a knob or of lr, for hydra, keys and lightning: batch_size=data.bs"
@@ -162,9 +160,7 @@ def _export(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run", metavar="RUN", type=Path, nargs="?", help="the folder that a search or fits wrote"
-    )
+    argument(parser, "RUN", Path, "the folder that a search or fits wrote", nargs="?")
     training = parser.add_argument_group("the training")
     choice(training, "--tier", TIERS, "whose rate to take from the run (default: balanced)")
     meaning = "measured rate, instead of a run: 282 (samples/s), 1.1it/s or 0.9s/it"
@@ -201,14 +197,12 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     option(machines, "--max-hours", Value("H", positive_number("hours")), "leave out what needs longer")
     switch(machines, "--spot", "let the choices use spot prices too")
     flags.full(machines)
-    switch(machines, "--json", "print the plan as JSON")
-    flags.findings(machines)
-    flags.report_files(machines)
+    flags.output(machines, "print the plan as JSON")
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
     meaning = "folder of a search, a profile, a fits prediction, a scaling or a recording"
-    parser.add_argument("run", metavar="RUN", type=Path, help=meaning)
+    argument(parser, "RUN", Path, meaning)
     for flag, name, what in (
         ("--html", "report.html", "a self-contained HTML file"),
         ("--markdown", "report.md", "Markdown for a pull request, under 60 lines for a search"),
@@ -227,21 +221,17 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:
-    meaning = "run folders of searches, the reference first"
-    parser.add_argument("run", metavar="RUN", type=Path, nargs="+", help=meaning)
+    argument(parser, "RUN", Path, "run folders of searches, the reference first", nargs="+")
     option(parser, "--tolerance", Value("SHARE", share), "allowed slowdown, as 5%% or 0.05", default=0.05)
     meaning = "which config to compare; baseline is the script's own (default: the one each run recommends)"
     choice(parser, "--tier", (*TIERS, BASELINE), meaning)
     flags.full(parser)
-    switch(parser, "--json", "print the comparison as JSON")
-    flags.findings(parser)
     flags.github_summary(parser)
-    flags.report_files(parser)
+    flags.output(parser, "print the comparison as JSON")
 
 
 def _gpus(parser: argparse.ArgumentParser) -> None:
-    meaning = "an id, an alias or the driver's name (default: all)"
-    parser.add_argument("name", metavar="NAME", nargs="*", help=meaning)
+    argument(parser, "NAME", str, "an id, an alias or the driver's name (default: all)", nargs="*")
     switch(parser, "--refresh", "first fetch current prices, which plan uses too (pip install gpuhunt)")
     switch(parser, "--json", "print the profiles as JSON")
 
@@ -264,16 +254,13 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
     option(parser, "--prefetch", COUNT, "prefetch factor (default: 2)")
     option(parser, "--batch-mib", _MIB, "size of one batch")
     option(parser, "--processes", COUNT, "training processes (ranks) on this machine (default: 1)")
-    flags.findings(parser)
     meaning = "only measure the GPU memory outside torch, in a minute on the GPU, and save it for predictions"
     switch(parser, "--calibrate", meaning)
-    switch(parser, "--json", "print facts and findings as JSON")
-    flags.report_files(parser)
+    flags.output(parser, "print facts and findings as JSON")
 
 
 def _data(parser: argparse.ArgumentParser) -> None:
-    meaning = "a zarr store, or a folder of files; it is only read"
-    parser.add_argument("path", metavar="PATH", type=data_path, help=meaning)
+    argument(parser, "PATH", data_path, "a zarr store, or a folder of files; it is only read")
     layout = parser.add_argument_group("the layout")
     meaning = "time to measure and to search (default: 60s)"
     option(layout, "--budget", Value("TIME", duration_s), meaning)
@@ -289,14 +276,12 @@ def _data(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     meaning = "GPU whose memory could hold the data (default: the one here)"
     option(output, "--gpu", _NAME, meaning)
-    switch(output, "--json", "print the report as JSON; progress goes to stderr")
-    flags.findings(output)
-    flags.report_files(output)
+    flags.output(output, "print the report as JSON; progress goes to stderr")
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     meaning = "a code, such as data-bound, device_oom or no gain (default: list them all)"
-    parser.add_argument("code", metavar="CODE", nargs="*", help=meaning)
+    argument(parser, "CODE", str, meaning, nargs="*")
 
 
 def _schema(parser: argparse.ArgumentParser) -> None:

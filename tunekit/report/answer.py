@@ -28,6 +28,7 @@ from tunekit.report.blocks import Basis, Changes, Lead, Passage, Step, Tone
 from tunekit.report.text import (
     PATHS,
     UNKNOWN,
+    by_text,
     factor_text,
     gain_text,
     interval_text,
@@ -258,10 +259,8 @@ def missing_lines(run: Run) -> tuple[str, ...]:
     """Return why tiers are missing, a line for each reason; none while no trial is measured."""
     if all(record.measurement is None for record in run.trials):
         return ()
-    by_reason: dict[str, list[str]] = {}
-    for one in run.missing_tiers:
-        by_reason.setdefault(one.reason, []).append(one.tier.value)
-    return tuple(f"no {' or '.join(tiers)}: {reason}" for reason, tiers in by_reason.items())
+    reasons = by_text(((one.tier.value, one.reason) for one in run.missing_tiers), " or ")
+    return tuple(f"no {line}" for line in reasons)
 
 
 def failure_lines(run: Run) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Runs side by side: which is faster, how sure that is, and where the time went. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from tunekit.report.blocks import (
 from tunekit.report.text import (
     TOO_WIDE_IN_TABLE,
     UNKNOWN,
+    by_text,
     change_text,
     factor_text,
     finding_text,
@@ -96,19 +97,11 @@ def _answer_blocks(comparison: RunComparison) -> tuple[Block, ...]:
     lines = [(one.name, _baselines_text(one, comparison)) for one in beside]
     return (
         *(Lead(_answer(one, reference.name, comparison.tolerance)) for one in against),
-        *map(Line, _by_text(lines)),
+        *map(Line, by_text(lines)),
         Facts(tuple((run.name, _run_text(run, run is reference)) for run in comparison.runs)),
         table_of("Runs (measured)", _columns(reference.name), _rows(comparison), Basis.MEASURED),
         Passage("", _config_lines(comparison)),
     )
-
-
-def _by_text(lines: Iterable[tuple[str, str]]) -> list[str]:
-    """Return texts after the names that they are of; what is the same for some is said once."""
-    names: dict[str, list[str]] = {}
-    for name, text in lines:
-        names.setdefault(text, []).append(name)
-    return [f"{', '.join(those)}: {text}" for text, those in names.items() if text]
 
 
 def _answer(one: ReferenceComparison, reference: str, tolerance: float) -> str:
@@ -171,7 +164,7 @@ def _notes(against: Sequence[ReferenceComparison]) -> tuple[Note, ...]:
     return tuple(
         Note(severity, text)
         for severity in WORST_FIRST
-        for text in _by_text((name, finding_text(one)) for name, one in found if one.severity is severity)
+        for text in by_text((name, finding_text(one)) for name, one in found if one.severity is severity)
     )
 
 

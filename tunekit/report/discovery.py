@@ -85,12 +85,3 @@ def binding_trials_table(tried: Sequence[BindingTrial]) -> Table:
         for one in tried
     )
     return Table("Bindings, each tried once", ("binding", "tested", "OK", "observed"), rows)
-
-
-def why_unchanged(knobs: Sequence[KnobRow]) -> tuple[str, ...]:
-    """Return why knobs can't be set, a sentence for each reason with its knobs."""
-    by_reason: dict[str, list[str]] = {}
-    for row in knobs:
-        if row.why:
-            by_reason.setdefault(row.why, []).append(row.knob)
-    return tuple(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())

@@ -9,7 +9,7 @@ from tunekit.records.host import Accelerator
 from tunekit.records.prices import CatalogPrice
 from tunekit.records.profile import Instance, Profile
 from tunekit.report.blocks import Column, Passage, Table, field_text, table_of
-from tunekit.report.text import UNKNOWN
+from tunekit.report.text import UNKNOWN, by_text
 from tunekit.units import bytes_text, count_text
 
 ABSENT = "-"
@@ -127,14 +127,11 @@ def gpu_sheet(file: ProfileFile, here: Sequence[Accelerator]) -> tuple[Table | P
     sources = (f"{name} ({one.confidence}): {_text(one.source)}" for name, one in facts)
     machines: tuple[Table | Passage, ...] = (Passage("Machines", ("No price is known.",)),)
     if profile.instances:
-        by_source: dict[str, list[str]] = {}
-        for one in profile.instances:
-            by_source.setdefault(f"{one.source} ({one.confidence})", []).append(one.name)
-        priced = (f"{_text(', '.join(names))}: {_text(source)}" for source, names in by_source.items())
+        priced = by_text((one.name, f"{one.source} ({one.confidence})") for one in profile.instances)
         machines = (
             table_of("Machines", _MACHINE_COLUMNS, profile.instances),
             Passage("", _price_lines(profile), is_apart=True),
-            Passage("Sources of the prices", tuple(priced)),
+            Passage("Sources of the prices", tuple(map(_text, priced))),
         )
     return (
         Passage(_text(f"{profile.id}: {', '.join(profile.device_names)}"), _lead(file, here)),

@@ -1,7 +1,7 @@
 """Records as sentences, phrases and commands, the same in every report. Pure."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -175,6 +175,14 @@ def role_text(record: TrialRecord) -> str:
     role = record.role.value if record.round is None else f"{record.role.value} {record.round + 1}"
     is_own = record.is_baseline_config and record.role is not TrialRole.BASELINE
     return f"{role} (baseline)" if is_own else role
+
+
+def by_text(named: Iterable[tuple[str, str]], joined_by: str = ", ") -> list[str]:
+    """Return texts, each once after all its names, such as "A, B: slower"; without empty texts."""
+    names: dict[str, list[str]] = {}
+    for name, text in named:
+        names.setdefault(text, []).append(name)
+    return [f"{joined_by.join(those)}: {text}" for text, those in names.items() if text]
 
 
 def host_text(host: Host) -> str:

@@ -24,10 +24,6 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-function tell(id, text) {
-  byId(id).textContent = text;
-}
-
 /* --- packed data ------------------------------------------------------------------------ */
 
 function unpacked(id) {
@@ -131,7 +127,7 @@ async function copyText(button) {
   const source = byId(button.dataset.copies);
   const copied = navigator.clipboard.writeText(source.textContent);
   button.textContent = await copied.then(() => "Copied", () => select(source));
-  tell("copy-status", button.textContent);
+  byId("copy-status").textContent = button.textContent;
   setTimeout(() => { button.textContent = "Copy"; }, 4000);
 }
 
