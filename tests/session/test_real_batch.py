@@ -59,6 +59,15 @@ def test_a_binding_that_is_not_the_batch_of_a_forward_pass_ends_the_search_early
     assert [trial.role for trial in run.trials] == [TrialRole.BASELINE, TrialRole.SEARCH]
 
 
+def test_a_constant_of_the_script_tells_the_samples_of_its_batches(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("BATCH_SIZE = 12\n" + (ZOO / "no_loader.py").read_text())
+    words = ("search", *QUICK, "--trials", "1", "--out", "run", "--", sys.executable, "train.py")
+    done = tunekit(tmp_path, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = read_json(tmp_path / "run" / "run.json", Run)
+    assert run.baseline_config is not None and run.baseline_config.batch_size == 12
+
+
 def test_samples_that_nothing_tells_are_asked_for(tmp_path: Path) -> None:
     words = ("--window", "0.3", "--gpu", "cpu", "--out", "run")
     done = tunekit(tmp_path, "search", *words, "--", sys.executable, str(ZOO / "no_loader.py"))

@@ -221,6 +221,14 @@ def default_values(target: Target) -> dict[str, BoundValue]:
     return values
 
 
+def constant_batch(target: Target) -> int | None:
+    """Return the batch size that the script has as a constant, `BATCH_SIZE = 32`; None without just one."""
+    _, tree = _script_of(target)
+    sizes = {place.value for place in _named("batch_size", tuple(_configured(tree)))}
+    size = sizes.pop() if len(sizes) == 1 else None
+    return size if type(size) is int and size > 0 else None
+
+
 def _can_be_written(binding: Binding) -> bool:
     """Return whether a binding survives being written as text: a key may contain the syntax's characters."""
     try:
@@ -379,18 +387,20 @@ def _in_the_script(target: Target) -> Iterator[_Place]:
     They are declared with `add_argument`, or as variables if the script runs nanoGPT's configurator, which
     has no parser.
     """
-    if target.script is None:
-        return
-    try:
-        text = read_text(Path(target.script))
-        tree = ast.parse(text)
-    except (UnreadableError, ValueError, SyntaxError, RecursionError, MemoryError):
-        return
+    text, tree = _script_of(target)
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument":
             yield from _declared(call)
     if "configurator.py" in text:
         yield from _configured(tree)
+
+
+def _script_of(target: Target) -> tuple[str, ast.Module]:
+    """Return the script's text and its syntax tree, both empty if it can't be read."""
+    with suppress(UnreadableError, ValueError, SyntaxError, RecursionError, MemoryError):
+        text = read_text(Path(target.script)) if target.script else ""
+        return text, ast.parse(text)
+    return "", ast.Module([], [])
 
 
 def _configured(tree: ast.Module) -> Iterator[_Place]:

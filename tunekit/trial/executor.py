@@ -27,6 +27,7 @@ from tunekit.records.target import Binding, Discovery, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.binding_suggestions import (
     binding_hint,
+    constant_batch,
     default_values,
     long_flags,
     possible_batch,
@@ -275,7 +276,7 @@ class ProcessExecutor:
         """Return the samples per batch of a script that makes its own batches; None if unknown.
 
         If the batch size is bound, that is the config's value. For the baseline it is the value in the
-        command, file or variable, the user's --samples-per-step, or the script's own default.
+        command, file or variable, the user's --samples-per-step, or the script's own default or constant.
         """
         if spec.config is not None and self.target.is_bound("batch_size"):
             return spec.config.batch_size
@@ -286,7 +287,7 @@ class ProcessExecutor:
         """Return the batch size at the place it is bound to, unless it only repeats --samples-per-step."""
         present = present_values(self.target).get("batch_size")
         if present is None and self.target.samples_per_step is None:
-            present = default_values(self.target).get("batch_size")
+            present = default_values(self.target).get("batch_size") or constant_batch(self.target)
         return present if isinstance(present, int) and present != self.target.samples_per_step else None
 
     def _with_a_place_for_the_batch(
