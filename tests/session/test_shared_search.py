@@ -125,7 +125,7 @@ def test_ctrl_c_costs_a_search_only_the_trial_that_ran(place: str, tmp_path: Pat
 
 @pytest.mark.parametrize("again", ["a", "b"])
 def test_rounds_of_a_finisher_that_ended_go_on_only_on_its_machine(place: str, tmp_path: Path, again: str):
-    first = SharedHost("a", tmp_path / "first", before=interrupts_in(TrialRole.CONFIRM, 3))
+    first = SharedHost("a", tmp_path / "first", before=interrupts_in(TrialRole.CONFIRM, 4))
     second = SharedHost(again, tmp_path / "second")
     search_together(place, [first])
     search_together(place, [second])

@@ -70,6 +70,17 @@ def test_a_proposal_is_of_the_space_and_untried(records, cpus):
         assert fastest.expected_rate_samples_per_s >= proposal.expected_rate_samples_per_s * (1 - 1e-9)
 
 
+def test_batches_that_take_minutes_are_only_tried_where_their_rounds_fit_too():
+    slow = [baseline_record(rate=10.0)]
+    within = Acquisition(SPACE, host()).propose(slow, Criteria(max_again_s=100.0))
+    assert within is not None and within.config.batch_size == 32
+    (largest,) = (one for one in SPACE if one.knob == "batch_size")
+    alone = (largest.changed(values=(512,), why_fixed="one value"), *SPACE[1:])
+    proposal = Acquisition(alone, host()).propose(slow)
+    assert proposal is not None and proposal.cost_s == 9 * 512 / 10.0
+    assert Acquisition(alone, host()).propose(slow, Criteria(max_again_s=100.0)) is None
+
+
 # --- while other hosts measure -------------------------------------------------------------
 
 some_pending = st.lists(st.sampled_from(CONFIGS), max_size=8, unique=True)

@@ -154,7 +154,7 @@ def test_an_ablation_has_its_time_in_the_budget_beside_the_fewest_rounds(tmp_pat
     assert {one.knob for one in whole.knob_gains} == set(knobs_put_back(answer.config, whole.baseline_config))
 
 
-@pytest.mark.parametrize(("budget_s", "rounds"), [(300.0, 1)])
+@pytest.mark.parametrize(("budget_s", "rounds"), [(290.0, 1)])
 def test_an_ablation_that_is_left_out_for_want_of_time_is_said_and_kept_in_the_run(
     budget_s: float, rounds: int, tmp_path: Path
 ):

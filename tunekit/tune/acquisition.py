@@ -36,6 +36,8 @@ _MIN_CHANCE = 0.1
 """Smallest chance of fitting in the device's memory with which a config is tried."""
 _NEARLY = 0.1
 """How far the first config to try may fall short of the fastest, in the logarithm of the rate."""
+_LEAST_BATCHES = 9
+"""Fewest batches of a trial: three each until the queue is full, of the window, and of the next epoch."""
 _LIKELY = 0.5
 """Chance of fitting and running from which a pending trial counts as if it had the predicted rate."""
 
@@ -49,7 +51,8 @@ class Criteria:
     max_s: float = math.inf
     """Longest time that a trial may take."""
     max_again_s: float = math.inf
-    """The same for a compiled trial once one was measured, as its confirmation rounds must fit, too."""
+    """The same for long batches, and for a compiled trial once one was measured, as their confirmation rounds
+    must fit, too."""
     max_workers: float = math.inf
     """Most loader workers that its config may have."""
     min_gain: float = _MIN_GAIN
@@ -163,11 +166,12 @@ class Acquisition:
         """
         candidates = [record for record in records if record.role.is_candidate]
         tried = {record.config for record in candidates if record.config}
-        costs = self._costs(records)
+        costs, is_slow = self._costs(records)
         is_open = self._untried({*tried, *pending})
         is_open &= (costs <= criteria.max_s) & self._fits_host(candidates)
         if any(one.config and one.config.compile and one.measurement for one in records):
-            is_open &= ~self._columns.switches["compile"] | (costs <= criteria.max_again_s)
+            is_slow |= self._columns.switches["compile"]
+        is_open &= ~is_slow | (costs <= criteria.max_again_s)
         is_open &= self._columns.workers <= criteria.max_workers
         fit_chances = chances_to_fit(candidates, self._columns)
         places = np.flatnonzero(is_open & (fit_chances >= _MIN_CHANCE))
@@ -359,10 +363,13 @@ class Acquisition:
         configs, same = self._queues
         return np.asarray(fits_host(candidates, self._host, configs)[same])
 
-    def _costs(self, records: Sequence[TrialRecord]) -> Floats:
-        """Return the estimated seconds of a trial of each config, more if it compiles."""
+    def _costs(self, records: Sequence[TrialRecord]) -> tuple[Floats, Flags]:
+        """Return the estimated seconds of a trial of each config, and whether long batches make it slow."""
         eager_s, compiled_s = durations_s(records)
-        return np.where(self._columns.switches["compile"], compiled_s, eager_s)
+        usual_s = np.where(self._columns.switches["compile"], compiled_s, eager_s)
+        rate = max((one.loop.rank_rate_samples_per_s for one in measured(records)), default=math.inf)
+        batches_s = _LEAST_BATCHES * self._columns.batch_size / rate
+        return np.maximum(usual_s, batches_s), batches_s > usual_s
 
 
 def _changes(config: TrainConfig, baseline: TrainConfig) -> int:
