@@ -4,6 +4,7 @@ import itertools
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -36,6 +37,18 @@ BESIDE_OTHERS = replace(LIMITS, trial_s=240.0)
 def end_with_parent() -> None:
     """Have this process ended when the one that started it is."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def run_tunekit(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line of tunekit in a folder, with more environment variables."""
+    return subprocess.run(
+        [sys.executable, "-m", "tunekit", *words],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
 
 
 def zoo_target(*words: str) -> Target:

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,3 +15,11 @@ def own_signal_handlers() -> Iterator[None]:
     yield
     for number, handler in zip(numbers, before, strict=True):
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The present folder, with a script that must not run."""
+    (tmp_path / "train.py").write_text("raise SystemExit('a test must not train')\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -66,9 +66,6 @@ def test_an_unfinished_rewrite_goes_on_with_its_layout(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ("--chunks 4", "--chunks needs --rewrite NEW"),
-        ("--rewrite new --codec lz4", "--codec needs --chunks N"),
-        ("--rewrite new --chunks 4 --shards 6", "write --shards 8"),
         ("--rewrite s.zarr --chunks 4", "overlaps the source"),
         ("--array labls", "no array 'labls'; there are: labels, signals"),
     ],

@@ -76,11 +76,6 @@ def test_without_a_code_all_are_listed_by_kind(capsys: pytest.CaptureFixture[str
     assert codes <= {line.split("  ")[0] for line in lines}
 
 
-def test_an_unknown_code_names_those_near(capsys: pytest.CaptureFixture[str]):
-    assert main(["explain", "daat-bound"]) == 2
-    assert "no code 'daat-bound'; did you mean data-bound" in capsys.readouterr().err
-
-
 def codes_report() -> Report:
     """Every code, as a page of tables."""
     tables = []

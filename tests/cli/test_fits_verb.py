@@ -1,7 +1,5 @@
 """`tunekit fits`: which GPUs it looks at, and what it leaves on disk."""
 
-import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +10,12 @@ import pytest
 from build_fits import fit, fits_run
 from build_records import GIB, host
 from json_schemas import valid
-from real_trials import ZOO
+from real_trials import ZOO, run_tunekit
 
 from tunekit.cli import fits as verb
 from tunekit.cli.main import main
 from tunekit.machine.profiles import load_profiles
-from tunekit.records.codec import from_json, to_json
+from tunekit.records.codec import from_json
 from tunekit.records.config import Precision
 from tunekit.records.host import Host
 from tunekit.records.prediction import PredictionPath
@@ -27,13 +25,6 @@ from tunekit.session.folder import RunFolder, load_saved
 
 Planned = tuple[FitsRun, dict[str, Profile]]
 TRAIN = ("--", sys.executable, "train.py")
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "train.py").write_text("raise SystemExit('a test must not train')\n")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.fixture
@@ -95,28 +86,13 @@ def test_a_saved_prediction_is_shown_again(finished: Path, capsys: pytest.Captur
     assert "How it was predicted" not in first
     assert main(["report", str(finished), "--full"]) == 0
     assert "How it was predicted" in capsys.readouterr().out
-    assert main(["report", "--json", str(finished)]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(to_json(load_saved(finished)))
-
-
-def test_a_damaged_prediction_says_where_its_trial_is(finished: Path, capsys: pytest.CaptureFixture[str]):
-    (finished / "fits.json").write_text("{")
-    assert main(["report", str(finished)]) == 10
-    assert f"its trials are in {finished}/trials" in capsys.readouterr().err
 
 
 @pytest.mark.real
 def test_a_real_script_is_traced_and_predicted_for_gpus_that_are_not_here(tmp_path: Path) -> None:
-    words = ["--window", "0.3", "--gpu", "t4", "--gpu", "p100"]
-    words += ["--batch-size", "64", "--out", "looked", "--json"]
+    words = ("--window", "0.3", "--gpu", "t4", "--gpu", "p100", "--batch-size", "64", "--out", "looked")
     script = str(ZOO / "plain_with_validation.py")
-    done = subprocess.run(
-        [sys.executable, "-m", "tunekit", "fits", *words, "--", sys.executable, script],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = run_tunekit(tmp_path, "fits", *words, "--json", "--", sys.executable, script)
     assert done.returncode == 0, done.stderr
     whole = from_json(valid("fits", done.stdout), FitsRun)
     assert whole == load_saved(tmp_path / "looked")

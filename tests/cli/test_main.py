@@ -47,14 +47,6 @@ from tunekit.trial.target import resolve_target
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "train.py").write_text("raise SystemExit('a test must not train')\n")
-    (tmp_path / "evaluate.py").write_text("")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def finished(project: Path) -> Path:
     """The folder of a finished scripted search for the project's train.py."""
     folder = project / "run"
@@ -604,9 +596,6 @@ def test_a_binding_of_the_command_line_wins_over_the_settings_and_the_search(
     assert capsys.readouterr().out.split()[2:] == ["--of-the-search", "0.2"]
     assert dry_run_of(larger_batch, "--bind", "lr=--of-the-line {}") == 0
     assert capsys.readouterr().out.split()[2:] == ["--of-the-line", "0.2"]
-
-
-# --- init ----------------------------------------------------------------------------------
 
 
 # --- report --------------------------------------------------------------------------------

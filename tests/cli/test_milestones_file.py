@@ -125,5 +125,3 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "m.yaml").write_text("milestones: [{name: a}]")
     assert main([*RATE, *GPU, "--milestones", str(tmp_path / "m.yaml")]) == 2
     assert "it has no epochs" in capsys.readouterr().err
-    assert main([*RATE, *GPU, "--epochs", "9", "--max-cost", "5"]) == 2
-    assert "--max-cost and --deadline are limits of --milestones" in capsys.readouterr().err

@@ -1,13 +1,11 @@
 """Knobs that the script itself sets: by a key in its config file, a flag, a variable."""
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from real_trials import ZOO
+from real_trials import ZOO, run_tunekit
 
 from tunekit.records.codec import read_json
 from tunekit.records.run import Run
@@ -23,35 +21,15 @@ data:
 optim: {lr: 0.05}
 epochs: 1000
 """
-QUICK = (
-    "--window",
-    "0.3",
-    "--confirm",
-    "1",
-    "--trials",
-    "2",
-    "--budget",
-    "10m",
-    "--fix",
-    "compile=false",
-    *("--fix", "precision=fp32"),
-)
+QUICK = ("--window", "0.3", "--confirm", "1", "--trials", "2", "--budget", "10m")
+QUICK += ("--fix", "compile=false", "--fix", "precision=fp32")
 SCRIPT = str(ZOO / "configured.py")
+ONLY_LOADER = "# batch_size: only the loader is changed"
 
 
-def tunekit(
-    folder: Path, *words: str, command: tuple[str, ...], script: str = SCRIPT, **variables: str
-) -> str:
+def tunekit(folder: Path, *words: str, command: tuple[str, ...], script: str = SCRIPT) -> str:
     """Run one verb on a script and return what it printed."""
-    process = subprocess.run(
-        [sys.executable, "-m", "tunekit", *words, "--", sys.executable, script, *command],
-        cwd=folder,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    process = run_tunekit(folder, *words, "--", sys.executable, script, *command)
     assert process.returncode == 0, process.stdout + process.stderr
     return process.stdout
 
@@ -118,8 +96,7 @@ def test_search_uses_the_scripts_own_flag_and_run_makes_all_planned_steps(tmp_pa
     trained = tunekit(tmp_path, *words, command=("--epochs", "4"), script="planned_steps.py")
     assert trained.split("\n")[-2] == "made 100 of 100 steps"
     shutil.copy(ZOO / "scales_lr.py", tmp_path)
-    other = [sys.executable, "-m", "tunekit", *words, "--", sys.executable, "scales_lr.py"]
-    refused = subprocess.run(other, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    refused = run_tunekit(tmp_path, *words, "--", sys.executable, "scales_lr.py")
     assert refused.returncode == 2
     assert f"{tmp_path}/planned_steps.py, and the command trains {tmp_path}/scales_lr.py" in refused.stderr
 
@@ -128,11 +105,8 @@ def test_search_uses_the_scripts_own_flag_and_run_makes_all_planned_steps(tmp_pa
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        (
-            "--ignore",
-            "# batch_size: only the loader is changed; values computed from --batch-size do not follow",
-        ),
-        ("--flagless", "# batch_size: only the loader is changed"),
+        ("--ignore", f"{ONLY_LOADER}; values computed from --batch-size do not follow"),
+        ("--flagless", ONLY_LOADER),
     ],
 )
 def test_a_script_without_a_flag_that_works_has_its_loader_set(tmp_path: Path, word: str, told: str) -> None:

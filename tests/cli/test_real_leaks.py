@@ -4,11 +4,11 @@ import base64
 import gzip
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from real_trials import run_tunekit
 
 PLANTED = {
     place: f"{place}9Qx7Rk2Wv4Tz8Lp"
@@ -41,7 +41,6 @@ for _ in range(1000):
         optimizer.zero_grad()
 """
 SETTINGS = "data: {{batch_size: 32}}\npassword: {file}\n"
-TUNEKIT = (sys.executable, "-m", "tunekit")
 
 
 def texts_in(file: Path) -> list[str]:
@@ -67,13 +66,10 @@ def test_no_planted_secret_is_written_or_shown(tmp_path: Path):
         *("--data-url", f"https://ada:{PLANTED['address']}@data.example/x"),
         *("--note", f'token={PLANTED["shell"]}; {{"client_secret": "{PLANTED["quoted"]}"}}'),
     )
-    environment = {**os.environ, "HOME": str(home), "SERVICE_TOKEN": PLANTED["variable"]}
     told: dict[str, str] = {}
 
     def tunekit(*words: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [*TUNEKIT, *words], cwd=project, env=environment, capture_output=True, text=True, timeout=400
-        )
+        done = run_tunekit(project, *words, HOME=str(home), SERVICE_TOKEN=PLANTED["variable"])
         told[" ".join(words[:3])] = done.stdout + done.stderr
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr

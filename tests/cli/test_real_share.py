@@ -8,14 +8,12 @@ import pytest
 from real_postgres import PASSWORD, PostgresServer
 from real_trials import ZOO
 
-from tunekit.cli.main import main
 from tunekit.records.run import Run, RunStatus
 from tunekit.session.folder import load_run
 
 TRAIN = [sys.executable, str(ZOO / "trains_for_real.py"), "--epochs", "1000"]
 QUICK = ["--trials", "2", "--confirm", "1", "--window", "0.3"]
 QUICK += ["--fix", "compile=false", "--fix", "precision=fp32"]
-REFUSED, NO_PLACE = 2, 8
 
 
 def start(place: str, folder: Path, *flags: str, train: list[str] = TRAIN) -> subprocess.Popen[str]:
@@ -97,29 +95,3 @@ def test_the_same_command_later_writes_the_report_where_a_folder_is_asked_for(
     whole = next(run for run in runs_in(folder) if run.status is RunStatus.FINISHED)
     assert runs_in(tmp_path) == [whole]
     assert len(list(tmp_path.glob("reports/*/report.html"))) == 1
-
-
-@pytest.mark.parametrize(
-    ("flags", "code"),
-    [
-        (["--share", "sqlite:///runs.db"], REFUSED),
-        (["--share", f"mysql://ann:{PASSWORD}@db/runs"], REFUSED),
-        (["--share", "x", "--dry-run"], REFUSED),
-        (["--share", "x", "--resume", "y"], REFUSED),
-        (["--share", "train.py"], NO_PLACE),
-        (["--share", "train.py/below"], NO_PLACE),
-    ],
-)
-def test_what_can_not_be_searched_together_is_refused(
-    flags: list[str],
-    code: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-):
-    (tmp_path / "train.py").touch()
-    monkeypatch.chdir(tmp_path)
-    assert main(["search", *flags, "--", sys.executable, "train.py"]) == code
-    said = capsys.readouterr().err
-    assert flags[1].split("://")[0] in said and PASSWORD not in said
-    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]

@@ -61,11 +61,6 @@ def test_the_schemas_are_listed(capsys: pytest.CaptureFixture[str]):
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(OUTPUTS)
 
 
-def test_an_unknown_verb_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]):
-    assert main(["schema", "serch"]) == 2
-    assert "did you mean search?" in capsys.readouterr().err
-
-
 def test_what_is_saved_is_as_its_schema_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     saved = {"run.json": full_run(), "fits.json": fits_run((fit("a10g", 22.1, (219, 250, 294)),))}
     for file, record in saved.items():

@@ -10,8 +10,10 @@ import pytest
 from build_calibrations import calibration
 from build_checkups import checkup, loader_plan, storage_of
 from build_comparisons import compared, searched, slower
+from build_data import data_report
 from build_fits import fit, fits_run
 from build_loop_profiles import profiled
+from build_recordings import recording
 from build_reports import full_milestones, full_plan, full_run
 from build_scaling import scaled
 from read_report import drawn
@@ -19,33 +21,31 @@ from read_report import drawn
 from tunekit.cli.report_files import drawn_run
 from tunekit.records.base import with_texts
 from tunekit.records.run import Run
-from tunekit.report.blocks import Chart, FoundBlock, Note, Report, Section, TrialTable
+from tunekit.report.blocks import Chart, Drawing, FoundBlock, Note, Report, Section, TrialTable
 from tunekit.report.comparison import comparison_report
+from tunekit.report.data import data_report as data_view
 from tunekit.report.doctor import calibration_blocks, doctor_report
 from tunekit.report.fits import fits_report
 from tunekit.report.html.page import page
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.markdown import MAX_LINES, markdown
 from tunekit.report.plan import milestones_report, plan_report
+from tunekit.report.recording import recording_report
 from tunekit.report.run import in_comment, on_page
 from tunekit.report.scale import scaling_report
 from tunekit.session.folder import load_run
 
 EXAMPLE = Path(__file__).parents[2] / "reports" / "example-images"
 RECORDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Report]]] = {
-    "doctor": (
-        lambda: checkup(loader=loader_plan(), storage=storage_of()),
-        lambda seen: doctor_report(seen, ("numa",)),
-    ),
+    "doctor": (lambda: checkup(loader=loader_plan(), storage=storage_of()), doctor_report),
     "calibration": (calibration, lambda one: Report("x", calibration_blocks(one, "/x.json"))),
     "plan": (full_plan, plan_report),
     "milestones": (full_milestones, milestones_report),
     "fits": (lambda: fits_run((fit("t4", 14.6, (10, 12, 14)),)), fits_report),
-    "profile": (profiled, lambda profile: profile_report(profile, "reports/x")),
-    "scaling": (
-        scaled,
-        lambda run: scaling_report(run, "reports/x"),
-    ),
+    "profile": (profiled, profile_report),
+    "recording": (recording, lambda seen: recording_report(seen, "reports/train")),
+    "data": (data_report, lambda seen: data_view(seen, "my data")),
+    "scaling": (scaled, scaling_report),
     "comparison": (lambda: compared(searched(), slower(0.25)), comparison_report),
     "comparisons": (lambda: compared(searched(), slower(0.25), slower(-0.2)), comparison_report),
     "run": (full_run, lambda run: in_comment(run, full_plan())),
@@ -115,7 +115,7 @@ def test_what_a_report_says_stands_in_every_medium(kind: str, medium: str):
 
 def test_a_page_without_charts_is_small(kind: str):
     report = report_at(kind)
-    assert len(page(report, b"{}")) < 100_000 or any(isinstance(one, Chart) for one in report.blocks)
+    assert len(page(report, b"{}")) < 100_000 or any(isinstance(one, Drawing) for one in report.blocks)
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])

@@ -9,8 +9,6 @@ from read_report import drawn
 
 from tunekit.diagnose.recording import latest_reading
 from tunekit.records.recording import RecordingFigures
-from tunekit.report.html.page import page
-from tunekit.report.markdown import markdown
 from tunekit.report.recording import reading_facts, reading_line, recording_report
 
 SLOWER = recording(since(60, wait_s=0.6, checkpoint_s=0.1, checkpoints=1))
@@ -34,14 +32,6 @@ def test_a_recording_is_shown(width: int, golden: Callable[[str], object], in_ut
         reading_line(reading, START),
     ]
     assert ("\n".join(shown) + "\n") == golden(f"recording.{width}.txt")
-
-
-def test_pages_and_markdown_have_the_same_findings():
-    report = recording_report(SLOWER, "reports/train")
-    for text in (markdown(report), page(report)):
-        assert "slower-data" in text
-        assert "goodput" in text
-    assert "since the training" in page(report)
 
 
 def test_without_an_agent_the_loop_is_unknown_and_it_says_so():

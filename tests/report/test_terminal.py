@@ -2,26 +2,22 @@
 
 import io
 import re
-from pathlib import Path
 
 import pytest
+from build_records import target
 from build_reports import full_run
 from build_searched import walked
 from read_report import drawn as drawn_blocks
 from rich.console import Console
 
-from tunekit.records.finding import Finding
 from tunekit.records.run import Run
-from tunekit.records.target import Target
-from tunekit.report.run import on_one_screen, on_page
+from tunekit.report.run import on_page
 from tunekit.report.terminal import hang
 from tunekit.report.trials import trials_table
 
-FOLDER = Path("reports/train-2026-01-02")
 
-
-def drawn(shown: Run, width: int, folder: Path = FOLDER) -> str:
-    return drawn_blocks(on_page(shown, str(folder)).blocks, width)
+def drawn(shown: Run, width: int) -> str:
+    return drawn_blocks(on_page(shown, "reports/train-2026-01-02").blocks, width)
 
 
 def trial_lines(shown: Run, width: int) -> list[list[str]]:
@@ -61,35 +57,9 @@ def test_no_figure_is_cut_on_a_narrow_terminal(width: int):
 
 
 def test_a_command_is_never_broken():
-    long = Target(
-        name="train",
-        command=("python", "train.py", *(f"--option-{number}=value" for number in range(20))),
-        working_dir="/",
-        script=None,
-        script_sha256=None,
-    )
-    elsewhere = {"target": long, "measured_on": "cpu"}
-    text = drawn(walked().model_copy(update=elsewhere), 80)
+    long = target(command=("python", "train.py", *(f"--option-{number}=value" for number in range(20))))
+    text = drawn(walked().changed(target=long, measured_on="cpu"), 80)
     assert " ".join(long.command) in text
-
-
-@pytest.mark.parametrize(
-    "name", ["[red]", "[/]", "[bold]x[/bold]", ":smile:", "[link=http://x]y", "{0}", "%s", "\\[red]"]
-)
-def test_markup_in_a_name_is_text(name: str):
-    target = Target(name="t", command=("python", name), working_dir="/", script=None, script_sha256=None)
-    shown = walked().model_copy(
-        update={
-            "target": target,
-            "measured_on": name,
-            "findings": (Finding(code="a-note", severity="info", message=f"about {name}"),),
-        }
-    )
-    folder, file = Path("reports") / name, Path(f"{Path(name).name}.yaml")
-    text = drawn(shown, 120, folder)
-    assert f"Measured on {name}:" in text
-    assert f"note a-note: about {name}" in text
-    assert f"Written to {folder}/: 1 file." in drawn_blocks(on_one_screen(shown, folder, (file,)), 120)
 
 
 def hung(text: str, first: str = "", rest: str = "  ", width: int = 24) -> str:

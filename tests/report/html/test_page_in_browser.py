@@ -134,15 +134,6 @@ def drawn(tab: Page, name: str) -> int:
     return plot.locator("svg path, svg rect, svg image").count()
 
 
-def column(tab: Page, place: int) -> list[str]:
-    """Return a column of the trials, top to bottom, as it is shown."""
-    return tab.evaluate(
-        "(place) => [...document.querySelectorAll('#trial-table tbody tr:first-child')]"
-        ".map((row) => row.cells[place].innerText)",
-        place,
-    )
-
-
 # --- opens, draws, keeps to itself ---------------------------------------------------------
 
 
@@ -249,26 +240,18 @@ def test_a_config_is_copied_line_by_line_and_that_is_said(tab: Page):
 # --- narrow, printed, for all --------------------------------------------------------------
 
 
-def test_a_phone_need_not_scroll_sideways(tab: Page, shown: ReadRun):
+def test_a_phone_need_not_scroll_sideways_and_cuts_no_chart(tab: Page, shown: ReadRun):
     tab.set_viewport_size(PHONE)
     for chart in shown.charts:
         drawn(tab, chart.id)
     assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-
-
-def test_no_chart_is_cut_on_a_phone(tab: Page, shown: ReadRun):
-    tab.set_viewport_size(PHONE)
-    for chart in shown.charts:
-        drawn(tab, chart.id)
-    assert (
-        tab.evaluate(
-            """() => [...document.querySelectorAll('.plot .bars path, .plot .points path, .plot text')]
-                .map((one) => [one, one.getBoundingClientRect()])
-                .filter(([, box]) => box.width && (box.left < 0 || box.right > innerWidth))
-                .map(([one, box]) => `${one.closest('.plot').id} ${box.right} ${one.textContent}`)"""
-        )
-        == []
+    cut = tab.evaluate(
+        """() => [...document.querySelectorAll('.plot .bars path, .plot .points path, .plot text')]
+            .map((one) => [one, one.getBoundingClientRect()])
+            .filter(([, box]) => box.width && (box.left < 0 || box.right > innerWidth))
+            .map(([one, box]) => `${one.closest('.plot').id} ${box.right} ${one.textContent}`)"""
     )
+    assert cut == []
 
 
 def test_printed_nothing_is_cut_and_all_is_open_and_light(tab: Page):
