@@ -52,16 +52,17 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         host = host_here(target.command)
         target, record = _learnt(target, host, options, console)
     assert record.discovery is not None and record.config is not None
+    known = KnownTarget(record.discovery, record.config)
     loop = record.measurement.loop if record.measurement else None
-    say(console, loop_sentence(record.discovery, record.config, loop), "bold")
-    tried = _tried(target, host, record, options, console)
+    say(console, loop_sentence(known.discovery, known.baseline, loop), "bold")
+    tried = _tried(target, host, known, options, console)
     # What worked is kept, and what no trial can show to work.
     untried = (one for one in target.bindings if not target.is_bound(one.knob))
     target = target.changed(bindings=(*untried, *(one.binding for one in tried if one.works)))
-    rows = _knob_rows(_search_context(target, host, record, options.gpu))
-    draw(console, (*discovery_tables(record.discovery, rows), binding_trials_table(tried)))
+    rows = _knob_rows(_search_context(target, host, known, record, options.gpu))
+    draw(console, (*discovery_tables(known.discovery, rows), binding_trials_table(tried)))
     console.print()
-    reasons = (*by_text((row.knob, row.why) for row in rows), *_notes(record, tried))
+    reasons = (*by_text((row.knob, row.why) for row in rows), *_notes(known, record, tried))
     if reasons:
         say(console, "Not changed", "bold")
     for reason in reasons:
@@ -102,27 +103,25 @@ def _run_trial(
 
 
 def _tried(
-    target: Target, host: Host, record: TrialRecord, options: argparse.Namespace, console: Console
+    target: Target, host: Host, known: KnownTarget, options: argparse.Namespace, console: Console
 ) -> tuple[BindingTrial, ...]:
     """Try the user's own bindings, and the places that the command, its files and its options have."""
-    assert record.config is not None and record.discovery is not None
-    seen = record.config.model_dump() | {"lr": record.discovery.learning_rate}
+    seen = known.baseline.model_dump() | {"lr": known.discovery.learning_rate}
     given = {one.knob: (one,) for one in target.bindings if target.is_bound(one.knob)}
-    candidates = {**given, **candidate_bindings(target, seen, record.discovery)}
-    known, run = KnownTarget(record.discovery, record.config), partial(_run_trial, host=host, options=options)
+    candidates = {**given, **candidate_bindings(target, seen, known.discovery)}
+    run = partial(_run_trial, host=host, options=options)
     with console.status("trying each binding once, with another value"):
         return tuple(try_bindings(candidates, target, known, run))
 
 
-def _notes(record: TrialRecord, tried: Sequence[BindingTrial]) -> list[str]:
+def _notes(known: KnownTarget, record: TrialRecord, tried: Sequence[BindingTrial]) -> list[str]:
     """Return notes on the command line."""
-    assert record.discovery is not None and record.config is not None
     notes = []
-    whole = batch_of_all_ranks(record.discovery, record.config.batch_size)
+    whole = batch_of_all_ranks(known.discovery, known.baseline.batch_size)
     if whole is not None:
+        ranks = f"all {known.discovery.world_size} ranks"
         notes.append(
-            f"batch_size: {whole} holds the global batch of all {record.discovery.world_size} ranks; the "
-            "knob is the batch of one rank"
+            f"batch_size: {whole} holds the global batch of {ranks}; the knob is the batch of one rank"
         )
     sizes = [one.record for one in tried if one.record is not None and one.binding.knob == "batch_size"]
     if follows_batch([record, *sizes]):
@@ -130,19 +129,20 @@ def _notes(record: TrialRecord, tried: Sequence[BindingTrial]) -> list[str]:
     return notes
 
 
-def _search_context(target: Target, host: Host, record: TrialRecord, gpu: str | None) -> SearchContext:
-    assert record.config is not None and record.discovery is not None
+def _search_context(
+    target: Target, host: Host, known: KnownTarget, record: TrialRecord, gpu: str | None
+) -> SearchContext:
     measured = record.measurement or record.dry
     if measured is not None:
         host = with_first(host, measured.loop.device)
-    on_cpu = CPU in (record.discovery.device_type, gpu)
+    on_cpu = CPU in (known.discovery.device_type, gpu)
     profile = profile_here(CPU if on_cpu else AUTO, host, load_profiles())
     return SearchContext(
-        host=host.per_rank(record.discovery.world_size),
+        host=host.per_rank(known.discovery.world_size),
         profile=profile,
         native_bf16=host.cpu_bf16_native,
-        discovery=record.discovery,
-        baseline=record.config,
+        discovery=known.discovery,
+        baseline=known.baseline,
         target=target,
     )
 

@@ -59,7 +59,6 @@ _LONGER = 4
 _TONES: dict[OutcomeWord, Tone] = {
     OutcomeWord.CONFIRMED: "good",
     OutcomeWord.SLOWER: "bad",
-    OutcomeWord.NO_GAIN: "",
     OutcomeWord.INCONCLUSIVE: "warn",
     OutcomeWord.NOT_CONFIRMED: "warn",
     OutcomeWord.NOT_ALL_TRIED: "warn",

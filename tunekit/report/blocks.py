@@ -403,19 +403,33 @@ def trial_notes(run: TargetRecord) -> tuple[Note, ...]:
 # --- tables ----------------------------------------------------------------------------------
 
 
-def changed_cells(rows: Sequence[Sequence[str]]) -> tuple[tuple[int, int], ...]:
-    """Return the cells that differ from the reference, the first figure of their row."""
-    return tuple(
-        (place, column)
-        for place, row in enumerate(rows)
-        for column in range(2, len(row))
-        if row[column] != row[1]
+def side_by_side(
+    title: str, names: Sequence[str], rows: Sequence[tuple[str, ...]], knobs: Sequence[tuple[str, ...]] = ()
+) -> Table:
+    """Return a table with a column for each config, the first of which is the reference.
+
+    Args:
+        title: of the table.
+        names: of the configs.
+        rows: of texts, after their labels; a label may end with `PREDICTED`.
+        knobs: the first rows, whose cells are marked where they differ from the reference's.
+    """
+    return Table(
+        title,
+        ("", *names),
+        (*knobs, *rows),
+        tuple(range(1, len(names) + 1)),
+        Basis.MEASURED,
+        predicted_rows=tuple(
+            len(knobs) + place for place, row in enumerate(rows) if row[0].endswith(PREDICTED)
+        ),
+        changed=tuple(
+            (place, column)
+            for place, (_, reference, *_) in enumerate(knobs)
+            for column in range(2, len(names) + 1)
+            if knobs[place][column] != reference
+        ),
     )
-
-
-def predicted_rows(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
-    """Return the rows whose label marks them as predicted."""
-    return tuple(place for place, row in enumerate(rows) if row[0].endswith(PREDICTED))
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,8 @@ from tunekit.report.blocks import (
     Report,
     Section,
     Table,
-    changed_cells,
     field_text,
-    predicted_rows,
+    side_by_side,
     table_of,
 )
 from tunekit.report.text import (
@@ -237,12 +236,10 @@ def _speedup(row: _Row) -> str:
 
 def _knobs_table(comparison: RunComparison) -> Table:
     """Return the knobs and the memory of all runs."""
-    names = tuple(run.name for run in comparison.runs)
-    knobs = knob_rows([run.config for run in comparison.runs])
-    rows = [
-        (name, own, *(cell if cell == own else f"* {cell}" for cell in cells)) for name, own, *cells in knobs
+    knobs = [
+        (name, own, *(cell if cell == own else f"* {cell}" for cell in cells))
+        for name, own, *cells in knob_rows([run.config for run in comparison.runs])
     ]
-    columns = _rows(comparison)
     figures = {
         "tier": field_text("run.tier", str, "own"),
         "VRAM reserved": field_text("run.memory.peak_reserved_bytes", bytes_text),
@@ -250,16 +247,9 @@ def _knobs_table(comparison: RunComparison) -> Table:
         f"RAM buffer {PREDICTED}": field_text("run.memory.buffer_bytes", bytes_text),
         f"  verdict {PREDICTED}": field_text("run.memory.buffer_verdict"),
     }
-    rows += [(name, *map(cell, columns)) for name, cell in figures.items()]
-    return Table(
-        f"Configs and memory (measured); * is another value than in {comparison.reference.name}",
-        ("", *names),
-        tuple(rows),
-        tuple(range(1, len(names) + 1)),
-        Basis.MEASURED,
-        predicted_rows(rows),
-        changed_cells(knobs),
-    )
+    title = f"Configs and memory (measured); * is another value than in {comparison.reference.name}"
+    rows = [(name, *map(cell, _rows(comparison))) for name, cell in figures.items()]
+    return side_by_side(title, [run.name for run in comparison.runs], rows, knobs)
 
 
 def _time_table(comparison: RunComparison) -> Table:
@@ -273,13 +263,8 @@ def _time_table(comparison: RunComparison) -> Table:
         changes = ["" if own is None or one is None else f" ({_signed(one - own)})" for one in others]
         texts = (duration_text(one) + change for one, change in zip(others, changes, strict=True))
         rows.append((name, duration_text(own), *texts))
-    return Table(
-        f"Time breakdown per {SAMPLES:,} samples (measured, by the {comparison.clock}'s clock)",
-        ("", *(run.name for run in runs)),
-        tuple(rows),
-        tuple(range(1, len(runs) + 1)),
-        Basis.MEASURED,
-    )
+    title = f"Time breakdown per {SAMPLES:,} samples (measured, by the {comparison.clock}'s clock)"
+    return side_by_side(title, [run.name for run in runs], rows)
 
 
 def _signed(seconds: float) -> str:

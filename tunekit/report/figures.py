@@ -6,7 +6,6 @@ reads some tags in them, and a target's names and messages are not ours.
 
 import math
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -213,21 +212,17 @@ def _chart_layout(chart: Chart) -> dict[str, Any]:
         **_page(_BAR * max(2, len(labels)) + _EDGES + _LEGEND_ROW * entries),
         "barmode": "stack",
         "xaxis": values,
-        "yaxis": _bar_axis([*labels], bool(chart.limits)),
+        # The first bar is on top; names are above the bars, not at the left.
+        "yaxis": _axis(
+            type="category",
+            categoryorder="array",
+            categoryarray=[*map(escaped, labels)],
+            range=[len(labels) - 0.6, -1.05 if chart.limits else -0.75],
+            showticklabels=False,
+            showgrid=False,
+        ),
         "annotations": _bar_labels(labels),
     }
-
-
-def _bar_axis(names: Sequence[str], has_limits: bool) -> dict[str, Any]:
-    """Return the axis of horizontal bars, the first on top; their names are above them, not at the left."""
-    return _axis(
-        type="category",
-        categoryorder="array",
-        categoryarray=[*map(escaped, names)],
-        range=[len(names) - 0.6, -1.05 if has_limits else -0.75],
-        showticklabels=False,
-        showgrid=False,
-    )
 
 
 def _bar_labels(labels: dict[str, str]) -> list[dict[str, Any]]:

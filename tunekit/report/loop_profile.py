@@ -24,6 +24,7 @@ from tunekit.report.blocks import (
     Table,
     field_text,
     found_blocks,
+    side_by_side,
     table_of,
     trial_notes,
 )
@@ -142,10 +143,9 @@ def _contenders_blocks(profile: LoopProfile) -> tuple[Block, ...]:
         *((name, *(each.get(name, UNKNOWN) for each in parts)) for name in dict.fromkeys(chain(*parts))),
         *((label, *map(cell, shown)) for label, cell in _MEMORY.items()),
     ]
-    names, numeric = (one.name for one in contenders), tuple(range(1, len(contenders) + 1))
     missing = tuple(f"{one.name}: not measured, {one.why_missing}" for one in contenders if one.why_missing)
     title = "Compared (measured, unless predicted is said)"
-    return Table(title, ("", *names), tuple(rows), numeric), Passage("", missing)
+    return side_by_side(title, [one.name for one in contenders], rows), Passage("", missing)
 
 
 def _shown(contender: Contender, profile: LoopProfile) -> Measurement | None:

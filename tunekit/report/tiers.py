@@ -1,6 +1,7 @@
 """The tiers side by side with the baseline, on one GPU and on several. Pure."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from tunekit.recommend.learning_rate import rule_of
@@ -13,7 +14,7 @@ from tunekit.records.recommendation import (
     ScalingRow,
 )
 from tunekit.records.run import Objective, Run
-from tunekit.report.blocks import Basis, Column, Table, changed_cells, field_text, predicted_rows, table_of
+from tunekit.report.blocks import Basis, Column, Table, field_text, side_by_side, table_of
 from tunekit.report.text import UNKNOWN, config_text, factor_text, knob_rows, range_text
 from tunekit.units import bytes_text, duration_text, percent_text, rate_text
 
@@ -55,17 +56,9 @@ def tiers_table(run: Run) -> Table:
     for label in ("planned run (predicted)", "VRAM reserved", *_EFFICIENCY):
         if all(figures[label](one) == UNKNOWN for one in columns):
             del figures[label]
-    rows = [*knobs, *((label, *map(text, columns)) for label, text in figures.items())]
-    titles = ("", *(column.title for column in columns))
-    return Table(
-        "Tiers (measured)",
-        titles,
-        tuple(rows),
-        tuple(range(1, len(titles))),
-        Basis.MEASURED,
-        predicted_rows=predicted_rows(rows),
-        changed=changed_cells(knobs) if columns[0].config else (),
-    )
+    rows = [(label, *map(text, columns)) for label, text in figures.items()]
+    table = side_by_side("Tiers (measured)", [column.title for column in columns], rows, knobs)
+    return table if columns[0].config else replace(table, changed=())
 
 
 def short_tiers_table(run: Run) -> Table:
