@@ -140,5 +140,5 @@ def variables_here(names: Sequence[str]) -> dict[str, str]:
 
 
 def _text(value: str) -> str:
-    """Return the environment variables, with undecodable bytes escaped: JSON can't hold them."""
+    """Return a variable's value with undecodable bytes escaped, as JSON can't hold them."""
     return os.fsencode(value).decode("utf-8", "backslashreplace")

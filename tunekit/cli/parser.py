@@ -19,10 +19,6 @@ VERSION_FLAGS = ("-V", "-v", "--version")
 class VerbParser(argparse.ArgumentParser):
     """The parser of one verb. For an unknown flag it suggests the one that was probably meant."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.allow_abbrev = False
-
     def parse_known_args(  # type: ignore[override]  # of argparse's overloads only this one is called
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
@@ -94,6 +90,7 @@ def build_parser(project_defaults: Mapping[str, object] | None = None) -> argpar
             usage=f"tunekit {name} {verb.usage}",
             description=verb.description,
             epilog=verb.epilog,
+            allow_abbrev=False,
             formatter_class=_KeepsIndentedLines,
         )
         verb.flags(one)

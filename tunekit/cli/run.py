@@ -131,11 +131,9 @@ def _say(
     run: Run, changed: Mapping[str, object], promise: Recommendation | None, config: TrainConfig
 ) -> None:
     """Print to standard error what is set and what the search found; standard output is the script's."""
-    what = (
-        ", ".join(f"{knob} {value}" for knob, value in changed.items())
-        or "nothing: the config is the script's own"
-    )
-    _tell(f"setting {what}")
+    nothing = "nothing: the config is the script's own"
+    knobs = ", ".join(f"{knob} {value}" for knob, value in changed.items())
+    _tell(f"setting {knobs or nothing}")
     candidate = run.candidate
     if promise is None and candidate is not None and candidate.config == config:
         _tell(f"{open_gain_text(run, candidate)}; not confirmed, so its rate is not checked")

@@ -149,17 +149,12 @@ def _rows(run: FitsRun) -> list[_Row]:
         return []
     asked = {(one.profile_id, one.precision): one for one in run.asked}
     facts = {one.profile_id: one for one in run.gpus}
-    rows = [
-        _Row(
-            fit.profile_id + " (here)" * (fit.profile_id == run.measured_on),
-            facts[fit.profile_id],
-            fit,
-            asked.get((fit.profile_id, fit.precision)),
-            run.prediction.epoch_samples,
-        )
-        for fit in run.prediction.fits
-        if fit.profile_id in facts
-    ]
+    rows = []
+    for fit in run.prediction.fits:
+        if fit.profile_id in facts:
+            name = fit.profile_id + " (here)" * (fit.profile_id == run.measured_on)
+            batch = asked.get((fit.profile_id, fit.precision))
+            rows.append(_Row(name, facts[fit.profile_id], fit, batch, run.prediction.epoch_samples))
     return sorted(rows, key=lambda row: (row.fit.capacity_bytes, row.name, row.fit.precision in _HALVES))
 
 

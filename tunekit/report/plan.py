@@ -113,11 +113,12 @@ def milestones_report(plan: MilestonePlan) -> Report:
 
 def _answer(plan: Plan) -> tuple[Block, ...]:
     """Return the machine of the known rate, those that stand out beside it, and what to know of these."""
-    asked, options = plan.request, _options(plan)
+    asked, options, why = plan.request, _options(plan), _preventing(plan)
+    nothing = f"No machine to choose: {finding_text(why) if why else 'no other offer is known'}."
     samples = f"{count_text(asked.epochs, 'epoch')} of {asked.samples_per_epoch:,} samples"
     return (
         Lead(_measured_text(plan)),
-        Lead("" if plan.choices else _without_choice(_preventing(plan))),
+        Lead("" if plan.choices else nothing),
         Line(f"{samples}, at {_rate_basis(asked)}", is_quiet=True),
         _with_legend(table_of("What to choose", _OPTION_COLUMNS, options)),
         _remarks(options),
@@ -142,10 +143,6 @@ def _measured_text(plan: Plan) -> str:
 def _preventing(plan: Plan) -> Finding | None:
     """Return why nothing was chosen; None where something was."""
     return None if plan.choices else next((one for one in plan.findings if one.code in PREVENTING), None)
-
-
-def _without_choice(why: Finding | None) -> str:
-    return f"No machine to choose: {finding_text(why) if why else 'no other offer is known'}."
 
 
 def _next_step(plan: Plan, folder: str) -> Commands:

@@ -13,7 +13,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.options import EPOCHS, NO_PROGRESS_LIMIT, SEARCH_KNOBS, SEARCH_TIME, TRIAL_LIMIT, Kind
 from tunekit.records.prediction import PredictionPath
 from tunekit.records.profile import TakenName
-from tunekit.records.run import LoopProfile, Run, RunStatus, SearchOptions, TargetRecord, usual_options
+from tunekit.records.run import LoopProfile, Run, RunStatus, TargetRecord, usual_options
 from tunekit.records.scaling_run import ScalingRun
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord, TrialRole
@@ -283,18 +283,11 @@ def search_again(run: Run, place: str | None = None) -> str:
     asked, usual = run.options, usual_options(run.target.builtin is not None, run.options.budget_s)
     words = ["--share", place] if place else []
     words += [word for one in asked.ranges for word in ("--range", f"{one.knob}={one.low}..{one.high}")]
-    for one in _SEARCH_AGAIN:
-        value = getattr(asked, one.name)
-        if value not in (None, getattr(usual, one.name)) or (one is EPOCHS and asked.epochs_given):
+    for one in (*SEARCH_KNOBS, *SEARCH_TIME, TRIAL_LIMIT, NO_PROGRESS_LIMIT):
+        value = getattr(asked, one.name, None)  # --fix and --range have fields of other names
+        if value not in (None, getattr(usual, one.name, None)) or (one is EPOCHS and asked.epochs_given):
             words += [one.flag] if one.kind is Kind.SWITCH else [one.flag, one.typed(value)]
     return command_text("search", run.target, asked.gpu, words, asked.fixed)
-
-
-_SEARCH_AGAIN = [
-    one
-    for one in (*SEARCH_KNOBS, *SEARCH_TIME, TRIAL_LIMIT, NO_PROGRESS_LIMIT)
-    if one.name in SearchOptions.model_fields
-]
 
 
 def taken_text(names: Sequence[TakenName]) -> str:

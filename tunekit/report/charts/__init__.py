@@ -29,15 +29,9 @@ def chart_table(chart: Drawing) -> Table:
     """Return a chart's figures as a table, for those who can't see it."""
     if isinstance(chart, Timeline):
         return chart.table
-    rows = tuple(
-        (
-            one.name,
-            point.x if isinstance(point.x, str) else f"{point.x:,g}",
-            point.text,
-            one.basis.value,
-            point.note,
-        )
-        for one in chart.series
-        for point in one.points
-    )
-    return Table(chart.title, ("series", chart.x_title, chart.y_title, "basis", ""), rows)
+    rows = []
+    for one in chart.series:
+        for point in one.points:
+            x = point.x if isinstance(point.x, str) else f"{point.x:,g}"
+            rows.append((one.name, x, point.text, one.basis.value, point.note))
+    return Table(chart.title, ("series", chart.x_title, chart.y_title, "basis", ""), tuple(rows))

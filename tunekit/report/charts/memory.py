@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from tunekit.predict.ram import OOM_SHARE, base_ram, ram_grid
@@ -115,25 +116,13 @@ def _host_bar(marked: Marked, run: Run) -> _Bar:
 
 def _chart(name: str, title: str, bars: Sequence[_Bar], note: str, limit: str) -> Chart:
     """Return stacked bars with their totals and limits."""
-    parts = [
-        Series(
-            part,
-            basis,
-            tuple(_point(bar, bar.parts[part, basis]) for bar in bars if (part, basis) in bar.parts),
-            "bars",
-        )
-        for part in _PARTS
-        for basis in Basis
-    ]
-    totals = [
-        Series(
-            "total",
-            basis,
-            tuple(_point(bar, bar.total_bytes, bar.text) for bar in bars if bar.basis is basis),
-            "totals",
-        )
-        for basis in Basis
-    ]
+    parts, totals = [], []
+    for part, basis in product(_PARTS, Basis):
+        points = [_point(bar, bar.parts[part, basis]) for bar in bars if (part, basis) in bar.parts]
+        parts.append(Series(part, basis, tuple(points), "bars"))
+    for basis in Basis:
+        points = [_point(bar, bar.total_bytes, bar.text) for bar in bars if bar.basis is basis]
+        totals.append(Series("total", basis, tuple(points), "totals"))
     capacities = dict.fromkeys(bar.capacity_bytes for bar in bars if bar.capacity_bytes)
     limits = [LimitLine(one / GIB, f"{bytes_text(one)} {limit}") for one in capacities]
     summary = f"{'; '.join(f'{bar.name}: {bar.text}, {bar.basis.value}' for bar in bars)}. {note}"

@@ -91,13 +91,11 @@ def _mode(config: TrainConfig) -> str:
 
 
 def _loader_alone(trials: Sequence[Measured]) -> Series:
-    points = (
-        samples_point(
-            config.batch_size, one.loop.world_size * config.batch_size / loader_s, config_text(config)
-        )
-        for _, config, one in trials
-        if (loader_s := one.isolated.loader_step_s)
-    )
+    points = []
+    for _, config, measurement in trials:
+        if loader_s := measurement.isolated.loader_step_s:
+            rate = measurement.loop.world_size * config.batch_size / loader_s
+            points.append(samples_point(config.batch_size, rate, config_text(config)))
     return Series("loader alone", Basis.MEASURED, tuple(points))
 
 
