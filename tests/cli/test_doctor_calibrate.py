@@ -49,7 +49,7 @@ def test_the_python_of_the_training_command_is_asked(asked: list[str]):
     assert asked == [sys.executable]
 
 
-def test_a_command_that_chooses_its_python_is_told_to_name_it(capsys: Captured, asked: list[str]):
+def test_a_command_whose_python_is_unknown_is_refused(capsys: Captured, asked: list[str]):
     assert main(["doctor", "--calibrate", "--", "uv", "run", "train.py"]) == UsageError.exit_code
     said = capsys.readouterr().err
     assert "can't tell which Python 'uv' runs" in said

@@ -263,7 +263,7 @@ ALL = (Tier.CONSERVATIVE, Tier.BALANCED, Tier.AGGRESSIVE)
         ((), [], 8, "baseline"),
     ],
 )
-def test_a_run_tells_how_its_tuned_config_loads(
+def test_a_run_gives_the_loader_settings_of_its_tuned_config(
     machine: Machine,
     capsys: Captured,
     tmp_path: Path,
@@ -287,7 +287,7 @@ def test_a_run_tells_how_its_tuned_config_loads(
 
 
 @pytest.mark.real
-def test_this_very_machine_is_told_as_it_is(capsys: Captured, tmp_path: Path):
+def test_this_machine_is_described_correctly(capsys: Captured, tmp_path: Path):
     (tmp_path / "a").mkdir()
     for number in range(4):
         (tmp_path / "a" / f"{number}.bin").write_bytes(os.urandom(MIB))

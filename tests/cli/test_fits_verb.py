@@ -59,7 +59,7 @@ def test_a_gpu_that_current_torch_does_not_run_on_is_left_out_unless_it_is_here(
     assert ["k80" in each for each in ids] == [False, True]
 
 
-def test_the_gpu_that_is_here_is_told_of_by_its_own_memory(planned: Any):
+def test_the_gpu_here_is_predicted_with_its_own_memory(planned: Any):
     """A virtual GPU may show a part of its kind's; of the kinds that are not here the profile tells."""
     part = host().accelerators[0].model_copy(update={"memory_bytes": 3 * GIB})
     for words in ((), ("--gpu", "a10g", "--gpu", "t4")):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from build_checkups import checkup, gpu, without_gpu
 
-from tunekit.cli.machine import ask_torch, host_here, look_over, warnings_of
+from tunekit.cli.machine import ask_torch, checkup_of, host_here, warnings_of
 from tunekit.machine import detect
 from tunekit.machine.host.torch_build import TorchAbsent
 
@@ -123,8 +123,8 @@ def test_the_compiler_is_looked_for_that_the_device_needs(
     monkeypatch.setenv("PATH", str(tmp_path))
     for_gpu = program(tmp_path, "gcc")
     for_cpu = program(tmp_path, "clang++" if sys.platform == "darwin" else "g++")
-    assert look_over(checkup().host).compiler == for_gpu
-    assert look_over(without_gpu().host).compiler == for_cpu
+    assert checkup_of(checkup().host).compiler == for_gpu
+    assert checkup_of(without_gpu().host).compiler == for_cpu
 
 
 def test_a_tunekit_of_the_package_index_is_warned_of_and_a_clone_is_not(
@@ -150,7 +150,7 @@ def test_gpus_that_the_target_will_not_see_are_nothing_to_warn_of(monkeypatch: p
     assert left - {"no-compiler"} == {"small-shm"}
 
 
-def test_gpus_that_the_user_hid_are_told_unless_the_cpu_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_gpus_are_reported_unless_the_cpu_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     bare = without_gpu().host
     assert "gpus-hidden" in {finding.code for finding in warnings_of(bare, "auto")}

@@ -425,7 +425,7 @@ def left_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} - {"trials", "run.json", ".lock", "study.journal"}
 
 
-def test_data_that_can_not_be_written_is_told_with_a_remedy(
+def test_data_that_can_not_be_written_is_an_error_with_a_remedy(
     project: Path, ctrl_c_at: CtrlCAt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/no/cache")

@@ -30,9 +30,7 @@ def test_a_reader_that_has_left_is_no_failure(words: tuple[str, ...]):
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
-def test_a_pipe_that_is_not_tunekits_own_output_is_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_another_broken_pipe_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     def broken(*_: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
@@ -53,11 +51,11 @@ def without_reader(*words: str) -> "subprocess.CompletedProcess[bytes]":
         os.close(writing)
 
 
-def test_an_error_that_nobody_reads_keeps_its_exit_code():
+def test_an_error_without_a_reader_keeps_its_exit_code():
     assert without_reader("-m", "tunekit", "gpus", "no-such-gpu").returncode == UnknownGpuError.exit_code
 
 
-def test_what_works_for_hours_goes_on_though_nobody_reads_what_it_says(tmp_path: Path):
+def test_output_without_a_reader_does_not_end_the_program(tmp_path: Path):
     script = (
         "import sys\n"
         "from rich.console import Console\n"

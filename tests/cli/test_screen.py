@@ -39,7 +39,7 @@ def test_markup_and_escapes_are_text():
         (16, "no NVIDIA A10G found; measuring on h200"),
     ],
 )
-def test_a_device_that_plays_a_smaller_ones_part_is_shown_with_its_memory(memory_gib: int, told: str):
+def test_a_larger_device_is_shown_with_the_memory_of_the_emulated_one(memory_gib: int, told: str):
     here = host(accelerators=(gpu(memory_bytes=memory_gib * GIB),))
     assert device_text(run(measured_on="h200", host=here)) == told
     assert device_text(run(host=here)) == "NVIDIA A10G"

@@ -126,7 +126,7 @@ def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(kind: str, width:
 
 
 @pytest.mark.parametrize("kind", sorted(RECORDS.keys() - {"calibration"}))
-def test_texts_of_anybody_are_text(kind: str):
+def test_hostile_texts_are_text_in_every_medium(kind: str):
     hostile = report_at(kind, change=lambda text: f"{text[:3]}[red]<b>\x1b[2J@me\n{text[3:]}")
     terminal, page_text, comment = drawn(hostile.blocks, 200), page(hostile), outside_code(markdown(hostile))
     assert r"[red]<b>\x1b[2J@me\n" in terminal and "\x1b" not in terminal

@@ -93,7 +93,7 @@ def test_ranges_are_error_bars():
     assert (trace["error_y"]["array"], trace["error_y"]["arrayminus"]) == ([3.0, 0], [2.0, 0])
 
 
-def test_lying_bars_have_their_names_and_totals_above_them_in_the_order_of_the_totals():
+def test_horizontal_bars_have_their_names_and_totals_above_them_in_order():
     bars = tuple(Point(x=name, y=1.0, text="1 s") for name in ("second", "first"))
     totals = tuple(Point(x=name, y=1.0, text="1 s in all") for name in ("first", "second"))
     whole = drawn(

@@ -34,7 +34,7 @@ def cells(made: VramBudget) -> dict[str, str]:
     return {row[0]: row[1] for row in vram_blocks(made, loop())[0].rows}
 
 
-def test_each_limit_that_is_met_is_told_once_with_the_first_setting_that_meets_it():
+def test_each_exceeded_limit_is_named_once_with_the_first_setting():
     small = host(cpus=8, ram_limit_bytes=1000 * MIB, ram_total_bytes=1000 * MIB, shm_bytes=900 * MIB)
     cells = ram_grid(50 * MIB, 200 * MIB, 10 * MIB, small)
     assert reason_lines(cells) == (

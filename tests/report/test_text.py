@@ -60,7 +60,7 @@ def test_the_same_search_again_has_every_flag_that_changes_what_is_searched(
     assert first.options != searched().options or first.target != searched().target
 
 
-def test_what_nobody_gave_is_not_typed(searched: Callable[..., Run]):
+def test_the_same_search_again_leaves_out_defaults(searched: Callable[..., Run]):
     assert search_again(searched()) == f"tunekit search -- {shlex.quote(sys.executable)} train.py"
     assert search_again(searched(is_builtin=True)) == "tunekit search"
     assert "--window" not in search_again(searched("--budget", "5m"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tunekit.cli.machine import ask_torch, look_over, with_sandbox
+from tunekit.cli.machine import ask_torch, checkup_of, with_sandbox
 from tunekit.cli.report_files import check_report_files, drawn, present
 from tunekit.cli.verbs import BASELINE
 from tunekit.diagnose.registry import worst
@@ -66,7 +66,7 @@ def _checkup(data: Sequence[Path], loader: LoaderPlan | None, command: Sequence[
     storage = [inspect_storage_apart(path) for path in dict.fromkeys(data)]
     build = ask_torch(command)
     host = with_sandbox(detect.detect_host(torch=None if isinstance(build, TorchAbsent) else build))
-    return look_over(
+    return checkup_of(
         host.changed(load_average=load_before),
         absent=build if isinstance(build, TorchAbsent) else None,
         why_no_command=_why_not_to_run(command),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from tunekit.errors import UsageError
-from tunekit.report.codes import all_blocks, explanations, one_blocks
+from tunekit.report.codes import all_codes_blocks, code_blocks, explanations
 from tunekit.report.terminal import draw
 from tunekit.typos import did_you_mean
 
@@ -19,7 +19,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """
     console = Console(highlight=False)
     if not options.code:
-        draw(console, all_blocks())
+        draw(console, all_codes_blocks())
         return 0
     known = [one for several in explanations().values() for one in several]
     asked = _plain(" ".join(options.code))
@@ -28,7 +28,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         hint = did_you_mean(asked, [_plain(one.code) for one in known], "tunekit explain lists all")
         raise UsageError(f"no code {asked!r}; {hint}")
     for one in found:
-        draw(console, one_blocks(one))
+        draw(console, code_blocks(one))
     return 0
 
 

@@ -71,7 +71,7 @@ def ask_torch(command: Sequence[str], working_dir: Path | None = None) -> TorchB
     return torch_build.torch_build(python)
 
 
-def look_over(
+def checkup_of(
     host: Host,
     absent: TorchAbsent | None = None,
     why_no_command: str | None = None,
@@ -116,7 +116,7 @@ def warnings_of(host: Host, gpu_option: str, ignored: Collection[str] = ()) -> t
         ignored: codes of findings that the user silenced.
     """
     hides_gpus = gpu_option.strip().lower() == CPU
-    seen = look_over(host.without_gpus() if hides_gpus else host)
+    seen = checkup_of(host.without_gpus() if hides_gpus else host)
     hidden = {*ignored, *(["gpus-hidden"] if hides_gpus else [])}
     return tuple(
         finding

@@ -35,7 +35,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     Raises:
         UsageError: a flag can't be used.
     """
-    _refuse_mixtures(options)
+    _refuse_conflicts(options)
     check_report_files(options)
     profiles = _with_prices(load_profiles(), options.price)
     asked = _plan_options(options, profiles)
@@ -65,7 +65,7 @@ def _show_milestones(
     present(options, plan, report, milestones_report(plan).blocks)
 
 
-def _refuse_mixtures(options: argparse.Namespace) -> None:
+def _refuse_conflicts(options: argparse.Namespace) -> None:
     """Refuse flags that contradict each other or would be ignored."""
     if options.milestones is None and (options.max_cost is not None or options.deadline is not None):
         raise UsageError("--max-cost and --deadline are limits of --milestones FILE.yaml; give the file")

@@ -39,8 +39,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         RunFolderError: there is nothing to show, or a file can't be written.
     """
     asked = check_report_files(options) + ["--github-summary"] * options.github_summary
-    keeping = ["--log"] * (options.log is not None) + ["--track"] * bool(options.track)
-    asked += keeping
+    log_flags = ["--log"] * (options.log is not None) + ["--track"] * bool(options.track)
+    asked += log_flags
     if asked and options.json:
         raise UsageError(f"--json prints the run's record, so {', '.join(asked)} would be ignored; drop one")
     summary = summary_file(options)
@@ -51,14 +51,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         ignored = (*record.options.ignored, *options.ignored)
         record = record.changed(options=record.options.changed(ignored=ignored))
     folder = folder_of(given)
-    if keeping and not isinstance(record, Run):
-        raise UsageError(f"{' and '.join(keeping)} can only log a search, which {given} is not; drop them")
+    if log_flags and not isinstance(record, Run):
+        raise UsageError(f"{' and '.join(log_flags)} can only log a search, which {given} is not; drop them")
     for name in options.track:
         check_tracker(name)
     report = drawn_saved(record, folder, options.full_paths, options.full)
     done = [f"written to {path}" for path in write_files(options, report, folder)]
     if isinstance(record, Run):
-        done += _keep(options, record, folder, report)
+        done += _log(options, record, folder, report)
     if summary is not None:
         append_summary(summary, report.markdown())
         done.append(f"appended to {summary}")
@@ -70,8 +70,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     return 0
 
 
-def _keep(options: argparse.Namespace, record: Run, folder: Path, report: Drawn) -> Iterator[str]:
-    """Add the run to the log and the trackers that are asked for, and yield what was added where."""
+def _log(options: argparse.Namespace, record: Run, folder: Path, report: Drawn) -> Iterator[str]:
+    """Add the run to the log and to the trackers, and yield what was written where."""
     run, place = for_others(record, folder, options.full_paths)
     if options.log is not None:
         try:

@@ -55,7 +55,7 @@ def phase_text(phase: str) -> str:
     return _PHASES.get(phase, phase)
 
 
-def _who_ran(record: TrialRecord) -> str:
+def _config_of(record: TrialRecord) -> str:
     """Return a trial's config in one line; the baseline's includes what was found in the script."""
     if not record.is_baseline_config:
         return config_text(record.config)
@@ -151,7 +151,7 @@ class TrialScreen:
         self._stop_live()
         self._ended += 1
         text = shown_text(f"{outcome_text(record):<{_RESULT_WIDTH}}", "red" if record.failure else "bold")
-        what = self._purpose if record.processes else _who_ran(record)
+        what = self._purpose if record.processes else _config_of(record)
         self._print_trial(record, text.append(f"  {what}", style="not bold default"))
 
     def _print_trial(self, record: TrialRecord, text: Text) -> None:
@@ -270,7 +270,7 @@ class SearchScreen(TrialScreen):
         """Show a trial of another host that shares the search, in one line."""
         self._records += (record,)
         result = f"{outcome_text(record):<{_RESULT_WIDTH}}"
-        self._print_trial(record, shown_text(f"{result}  {_who_ran(record)}, on {host}", "dim"))
+        self._print_trial(record, shown_text(f"{result}  {_config_of(record)}, on {host}", "dim"))
 
     def left_to(self, host_name: str, folder: Path, trials: int) -> None:
         """Report which other host finishes the search, and where its report will be."""

@@ -221,9 +221,9 @@ class Trace:
     """One figure of one trial over its time."""
 
     name: str
-    """Of the trial's config."""
+    """The trial's config."""
     times_s: tuple[float, ...]
-    """Since the start."""
+    """Seconds since the trial's start."""
     values: tuple[float | None, ...]
     """None where there was no answer."""
 
@@ -233,7 +233,7 @@ class Panel:
     """One figure of several trials over their time."""
 
     title: str
-    """With the unit."""
+    """What is shown, with its unit."""
     traces: tuple[Trace, ...]
 
 
@@ -242,7 +242,7 @@ class Window:
     """A stretch of a trial's time."""
 
     name: str
-    """Of the trial's config."""
+    """The trial's config."""
     start_s: float
     end_s: float
 
@@ -326,7 +326,7 @@ class TrialTable:
     same: str = ""
     """Knobs with the same value in all trials, which have no columns."""
     basis: Basis = Basis.MEASURED
-    """Of its figures."""
+    """Where its figures come from."""
 
 
 Block = (

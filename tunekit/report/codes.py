@@ -72,7 +72,7 @@ def codes_facts(codes: list[Explanation]) -> Facts:
     return Facts(tuple((one.code, f"{one.where}: {one.meaning}") for one in codes))
 
 
-def all_blocks() -> tuple[Block, ...]:
+def all_codes_blocks() -> tuple[Block, ...]:
     """Return every code with its meaning, by heading."""
     return tuple(
         block
@@ -81,7 +81,7 @@ def all_blocks() -> tuple[Block, ...]:
     )
 
 
-def one_blocks(one: Explanation) -> tuple[Block, ...]:
+def code_blocks(one: Explanation) -> tuple[Block, ...]:
     """Return everything about one code."""
     thresholds = (("threshold", text) for text in one.thresholds)
     rows = (("example", one.evidence), ("remedy", one.remedy), *thresholds)

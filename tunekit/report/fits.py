@@ -30,9 +30,9 @@ _TITLE = "What fits which GPU (predicted), by memory"
 _SAME_GIB = 4.0
 """GPUs whose memory differs by less are of one size."""
 _SCREEN_ROWS = 8
-"""GPUs of the answer: one of each memory size."""
+"""GPUs of the answer, one of each memory size."""
 _SMALLER_ROWS = 2
-"""Of them, that the batch does not fit."""
+"""GPUs of the answer that are too small for the batch."""
 
 
 class _Row(NamedTuple):

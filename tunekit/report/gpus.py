@@ -71,10 +71,10 @@ def _compile_text(profile: Profile) -> str:
 
 def _rate(precision: str) -> Column[ProfileFile]:
     figure = field_text(f"profile.{precision}_tflops", _figure)
-    return Column(precision, lambda file: figure(file) if _has(file.profile, precision) else ABSENT)
+    return Column(precision, lambda file: figure(file) if _has_rate(file.profile, precision) else ABSENT)
 
 
-def _has(profile: Profile, precision: str) -> bool:
+def _has_rate(profile: Profile, precision: str) -> bool:
     """Return whether there may be such a rate; what Apple chips and CPUs compute is not known."""
     return profile.compute_capability is None or precision in profile.native_precisions
 
@@ -159,7 +159,7 @@ def _figures(profile: Profile) -> tuple[tuple[str, str], ...]:
     generation, lanes = profile.pcie_generation, profile.pcie_lanes
     rates = []
     for name in _PRECISIONS:
-        rate = _figure(getattr(profile, f"{name}_tflops"), " TFLOPS") if _has(profile, name) else "none"
+        rate = _figure(getattr(profile, f"{name}_tflops"), " TFLOPS") if _has_rate(profile, name) else "none"
         rates.append((name if name == "fp32" else f"{name}, dense", rate))
     return (
         ("architecture", _text(profile.architecture)),

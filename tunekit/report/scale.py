@@ -61,7 +61,7 @@ _PARTS = {
     "straggler_s": "slowest process",
     "data_wait_s": "data wait",
 }
-"""Of an iteration, by field."""
+"""The parts of an iteration, by field."""
 
 
 def scaling_report(run: ScalingRun, folder: str = "FOLDER") -> Report:

@@ -86,7 +86,7 @@ def test_what_was_nothing_all_along_has_no_panel():
     assert shown == ["CPU, cores", "RAM, GiB", "data wait, %", "samples/s"]
 
 
-def test_a_rate_is_told_between_what_the_loop_told_and_not_between_samples():
+def test_a_rate_is_the_mean_between_two_reports_of_the_loop():
     rows = ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (2.0, 1.0, 8.0), (3.0, 1.0, 8.0), (4.0, 1.0, 16.0))
     told = Series("loop", ("t_s", "phase", "batches"), rows, PHASES)
     assert values(chart({0: (sampled()[0], told)}), "samples/s") == {"baseline": (4.0 * 128, 4.0 * 128)}
@@ -114,7 +114,7 @@ def test_the_table_has_the_highest_of_all_that_was_sampled_however_few_points_ar
     assert table["GPU memory, GiB"] == ("2.00", "6.00")
 
 
-def test_the_mean_of_a_counter_is_its_growth_over_the_window_however_unevenly_the_loop_told():
+def test_the_mean_of_a_counter_is_its_growth_over_the_window():
     rows = ((0.0, 0.0, 0.0), (10.0, 1.0, 8.0), (11.0, 1.0, 16.0), (20.0, 1.0, 26.0))
     told = Series("loop", ("t_s", "phase", "batches"), rows, PHASES)
     table = {row[0]: row[1:] for row in chart({0: (sampled(21)[0], told)}).table.rows}

@@ -38,10 +38,10 @@ class _Bar(NamedTuple):
 
     name: str
     parts: Mapping[tuple[str, Basis], int]
-    """Bytes."""
+    """The bytes of each part, by where the figure comes from."""
     capacity_bytes: int | None
     basis: Basis
-    """Of the total."""
+    """Where the total comes from."""
 
     @property
     def total_bytes(self) -> int:

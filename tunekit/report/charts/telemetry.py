@@ -25,7 +25,7 @@ class _Figure:
     """What a panel shows."""
 
     title: str
-    """With the unit."""
+    """What is shown, with its unit."""
     series: Literal["host", "loop", "gpu"]
     columns: tuple[str, ...]
     """The first known one is shown."""
