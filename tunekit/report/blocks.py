@@ -325,8 +325,6 @@ class TrialTable:
     """How many trials have each state."""
     same: str = ""
     """Knobs with the same value in all trials, which have no columns."""
-    basis: Basis = Basis.MEASURED
-    """Where its figures come from."""
 
 
 Block = (

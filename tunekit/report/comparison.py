@@ -60,14 +60,11 @@ class _Row(NamedTuple):
 def comparison_answer(comparison: RunComparison) -> tuple[Block, ...]:
     """Return which run is faster, how sure that is and what distorts it: for two runs, one screen."""
     findings = count_text(sum(len(one.findings) for one in comparison.against), "finding")
+    more = f"{findings}, memory, time breakdown, method: --full, or --html FILE"
     return (
         *_answer_blocks(comparison),
         *_short_notes(comparison.against),
-        Line(
-            f"{findings}, memory, time breakdown, method: --full, or --html FILE",
-            is_quiet=True,
-            is_apart=True,
-        ),
+        Line(more, is_quiet=True, is_apart=True),
     )
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from tunekit.machine.price_catalog import Refreshed
 from tunekit.machine.profiles import ProfileFile, how_to_add
 from tunekit.records.host import Accelerator
-from tunekit.records.prices import CatalogPrice
 from tunekit.records.profile import Instance, Profile
 from tunekit.report.blocks import Column, Passage, Table, field_text, table_of
 from tunekit.report.text import UNKNOWN, by_text
@@ -100,8 +99,10 @@ _LIST_COLUMNS: tuple[Column[ProfileFile], ...] = (
 def refreshed_prices(refreshed: Refreshed, path: Path) -> Passage:
     """Return what a refresh got, what it left as it was, and how to undo it."""
     catalog, prices = refreshed.prices.catalog, refreshed.prices.prices
+    days = sorted(one.as_of for one in prices)
+    when = f", of {' to '.join(dict.fromkeys((days[0], days[-1])))}" if days else ""
     lines = [
-        f"{count_text(len(prices), 'machine')} priced by {catalog}{_days(prices)}.",
+        f"{count_text(len(prices), 'machine')} priced by {catalog}{when}.",
         f"Saved in {_text(str(path))}: used instead of older shipped prices until you delete it.",
     ]
     if refreshed.without:
@@ -109,11 +110,6 @@ def refreshed_prices(refreshed: Refreshed, path: Path) -> Passage:
     if refreshed.absent:
         lines.append(f"Nothing from {', '.join(refreshed.absent)}.")
     return Passage("Prices", tuple(lines))
-
-
-def _days(prices: Sequence[CatalogPrice]) -> str:
-    days = sorted(one.as_of for one in prices)
-    return f", of {' to '.join(dict.fromkeys((days[0], days[-1])))}" if days else ""
 
 
 # --- one profile -----------------------------------------------------------------------------

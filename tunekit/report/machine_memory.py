@@ -38,7 +38,5 @@ def _gpu_text(gpu: GpuFit | None, profile_id: str | None) -> str:
     if gpu.largest_checkpointed:
         most += f", {gpu.largest_checkpointed:,} with gradient checkpointing"
     parts = "" if gpu.peak_batch_size == gpu.batch_size else f"; parts below: batch {gpu.peak_batch_size:,}"
-    return (
-        f"Batch {gpu.batch_size:,} in {gpu.precision} {_FITS[gpu.fits]} {profile_id} ({most}{parts}): "
-        f"predicted."
-    )
+    batch = f"Batch {gpu.batch_size:,} in {gpu.precision}"
+    return f"{batch} {_FITS[gpu.fits]} {profile_id} ({most}{parts}): predicted."

@@ -93,16 +93,14 @@ def milestones_report(plan: MilestonePlan) -> Report:
     runs = [_runs(plan.request, one) for one in plan.milestones]
     table = table_of("Milestones, each on its cheapest machine", _MILESTONE_COLUMNS, runs)
     is_predicted = any(one.is_predicted for one in runs)
-    total = (
-        figure_text(plan.hours, hours_text, is_predicted),
-        figure_text(plan.usd, price_text, is_predicted),
-    )
+    hours = figure_text(plan.hours, hours_text, is_predicted)
+    dollars = figure_text(plan.usd, price_text, is_predicted)
     unpriced = ", ".join(one.name for one in runs if one.usd is None)
     blocks: tuple[Block, ...] = (
         Lead(f"{figure_text(plan.hours, hours_text)} and {figure_text(plan.usd, usd_text)} in total."),
         *map(Lead, _checks(plan)),
         Line(f"At {_rate_basis(plan.request)}", is_quiet=True),
-        _with_legend(replace(table, rows=(*table.rows, ("total", "", "", "", *total)))),
+        _with_legend(replace(table, rows=(*table.rows, ("total", "", "", "", hours, dollars)))),
         _remarks(runs, f"not in the dollars, without a price: {unpriced}" if unpriced else ""),
     )
     return Report(f"Milestones: {plan.request.source}", blocks)
