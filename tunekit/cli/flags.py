@@ -169,16 +169,16 @@ def github_summary(to: Flags) -> None:
 
 def full_paths(to: Flags) -> None:
     """Add the flag that keeps full paths in HTML and Markdown."""
-    meaning = "keep whole paths and the host name in HTML and Markdown (default: relative or ~, no host name)"
+    meaning = "keep full paths and the host name in HTML and Markdown (default: relative or ~, no host name)"
     switch(to, "--full-paths", meaning)
 
 
 def loudness(to: Flags) -> None:
     """Add the flags of a verb that runs trials: less output, or more."""
-    switch(to, "-q --quiet", "show the answer alone, not the trials")
+    switch(to, "-q --quiet", "show only the answer, not the trials")
     full(to)
 
 
 def full(to: Flags) -> None:
     """Add the flag that shows all on the terminal."""
-    switch(to, "-v --full", "show everything on the terminal, not just one screen of it")
+    switch(to, "-v --full", "show everything, not just one screen")

@@ -73,7 +73,7 @@ def _search(parser: argparse.ArgumentParser) -> None:
     meaning = "search together with other hosts: a folder that all see, or postgresql://USER@HOST/DATABASE"
     option(output, "--share", Value("WHERE"), meaning)
     option(output, "--out", FOLDER, "run folder (default: reports/TARGET-DATE)")
-    option(output, "--resume", FOLDER, "resume this run; another's needs its command")
+    option(output, "--resume", FOLDER, "resume this run; another user's needs its command too")
     switch(output, "--dry-run", "show the command, search space and time; run and write nothing")
     flags.loudness(output)
     switch(output, "--json", "print the run as JSON; progress goes to stderr")
@@ -108,7 +108,7 @@ def _fits(parser: argparse.ArgumentParser) -> None:
     option(group, "--batch-size", COUNT, "show where batch size N fits, and its rate")
     meaning = "seconds to time the loader alone, or on a GPU the whole loop (default: 2)"
     flags.add(group, rows.WINDOW._replace(help=meaning))
-    meaning = "show what a RUN takes of its RAM and GPU memory; nothing is run"
+    meaning = "show how much of its RAM and GPU memory a RUN takes; nothing is run"
     memory = parser.add_argument_group("another machine", meaning)
     option(memory, "--ram", _GIB, "its RAM in GiB, or with a unit: 64GB")
     option(memory, "--cpus", COUNT, "its CPUs")
@@ -145,9 +145,9 @@ def _run(parser: argparse.ArgumentParser) -> None:
 
 
 def _monitor(parser: argparse.ArgumentParser) -> None:
-    argument(parser, "PID", positive, "process of a training that runs", nargs="?")
-    option(parser, "--price", Value("USD", positive_number("dollars")), "dollars an hour of this machine")
-    switch(parser, "--json", "print a JSON object a line")
+    argument(parser, "PID", positive, "process of a running training", nargs="?")
+    option(parser, "--price", Value("USD", positive_number("dollars")), "dollars per hour of this machine")
+    switch(parser, "--json", "print one JSON object per line")
 
 
 def _export(parser: argparse.ArgumentParser) -> None:
@@ -178,7 +178,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     option(training, "--memory-gib", size, "peak memory per GPU (default: what the run reserved)")
     assumed = parser.add_argument_group("assumptions")
     option(assumed, "--max-session", flags.LONG_TIME, "longest notebook session", default="12h")
-    switch(assumed, "--no-checkpoints", "the script writes none that it could resume from")
+    switch(assumed, "--no-checkpoints", "the script writes none to resume from")
     meaning = "samples/s per loader CPU (default: from the run, else its share of --rate)"
     option(assumed, "--loader-rate", Value("N", positive_number("samples/s")), meaning)
     meaning = "rate per GPU of more GPUs, as a share (default: predicted from the run, else 0.8..1.0)"
@@ -186,15 +186,15 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     project = parser.add_argument_group("a project of several trainings")
     meaning = "plan the milestones of this file, each with its data, hardware, runs and epochs"
     option(project, "--milestones", Value("FILE.yaml", Path), meaning)
-    option(project, "--max-cost", Value("USD", positive_number("dollars")), "most dollars of them all")
-    meaning = "when they all have to be done: a day, such as 2026-12-20, or a time from now, such as 3d"
+    option(project, "--max-cost", Value("USD", positive_number("dollars")), "highest total cost")
+    meaning = "when all must be done: a day, such as 2026-12-20, or a time from now, such as 3d"
     option(project, "--deadline", Value("WHEN"), meaning)
     machines = parser.add_argument_group("the machines")
-    option(machines, "--provider", _NAME, "only of this provider", repeatable=True)
+    option(machines, "--provider", _NAME, "only machines of this provider", repeatable=True)
     meaning = "hourly price of an instance, or of your own machine with one such GPU"
     option(machines, "--price", Value("NAME=USD"), meaning, repeatable=True)
-    option(machines, "--only", Value("GPU"), "only with this GPU", repeatable=True)
-    option(machines, "--max-hours", Value("H", positive_number("hours")), "leave out what needs longer")
+    option(machines, "--only", Value("GPU"), "only machines with this GPU", repeatable=True)
+    option(machines, "--max-hours", Value("H", positive_number("hours")), "leave out what takes longer")
     switch(machines, "--spot", "let the choices use spot prices too")
     flags.full(machines)
     flags.output(machines, "print the plan as JSON")
@@ -211,7 +211,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
         option(parser, flag, Value("FILE"), meaning, nargs="?", const=IN_THE_FOLDER)
     meaning = "append a search to this Markdown log of experiments, or replace its entry there"
     option(parser, "--log", Value("FILE", Path), meaning)
-    meaning = "log a search to wandb, mlflow or tensorboard, to RUN/tensorboard or tensorboard:FOLDER"
+    meaning = "log a search to wandb, mlflow, tensorboard (RUN/tensorboard) or tensorboard:FOLDER"
     option(parser, "--track", Value("TRACKER"), meaning, repeatable=True)
     flags.github_summary(parser)
     flags.full_paths(parser)
@@ -254,7 +254,7 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
     option(parser, "--prefetch", COUNT, "prefetch factor (default: 2)")
     option(parser, "--batch-mib", _MIB, "size of one batch")
     option(parser, "--processes", COUNT, "training processes (ranks) on this machine (default: 1)")
-    meaning = "only measure the GPU memory outside torch, in a minute on the GPU, and save it for predictions"
+    meaning = "only measure this GPU for predictions, in a minute: memory outside torch, speed of ops"
     switch(parser, "--calibrate", meaning)
     flags.output(parser, "print facts and findings as JSON")
 
@@ -359,9 +359,9 @@ VERBS = {
         _monitor,
         "watch a real training: rate, data wait, memory, cost, and what goes wrong",
         "[options] PID\n       tunekit monitor [options] -- COMMAND ...",
-        "Watch a training that runs, or start the command, record it and watch it. A COMMAND prints to "
-        "output.log in the recording's folder. Without a terminal a line is printed every 10 s. A training "
-        "that was started without tunekit shows memory, CPU, GPU and disk only.",
+        "Watch a running training, or start, record and watch a COMMAND, which prints to output.log in the "
+        "recording's folder. Without a terminal a line is printed every 10 s. A training that was started "
+        "without tunekit shows memory, CPU, GPU and disk only.",
         "examples:\n"
         "  tunekit monitor --price 1.20 -- python train.py --epochs 90\n"
         "  tunekit monitor 4711\n"
@@ -394,9 +394,8 @@ VERBS = {
         _report,
         "show a run again, or write its report as HTML or Markdown; needs no GPU or torch",
         "RUN [options]",
-        "Show a search, a loop profile, a fits prediction or a measured scaling again from its folder, or "
-        "write its report.",
-        "example:\n  tunekit report reports/train-2026-01-02 --markdown - | gh pr comment -F -",
+        "Show a search, profile, prediction, scaling or recording again, or write its report.",
+        "example:\n  tunekit report reports/train-2026-01-31 --markdown - | gh pr comment -F -",
     ),
     "compare": Verb(
         _compare,
@@ -405,8 +404,8 @@ VERBS = {
         "Compare the runs of several searches with the first: which is faster, by how much and with what "
         "confidence, where the time went, and what distorts the comparison. On unlike machines the speedups "
         "over each run's own baseline are compared.",
-        "exit code: 1 where a run is significantly slower than the reference, and by more than the "
-        "tolerance; else 2 where one can't be compared with it; else 0, also where runs are too noisy\n"
+        "exit code: 1 if a run is significantly slower than the reference, and by more than the tolerance; "
+        "else 2 if one can't be compared with it; else 0, also if runs are too noisy\n"
         "example: tunekit compare reports/main reports/branch --tolerance 5% --github-summary",
     ),
     "gpus": Verb(
@@ -431,7 +430,7 @@ VERBS = {
         "list the built-in workloads, or make the data of one",
         "[options] [NAME]",
         "List the training scripts that come with tunekit, or make the data of one. The first search makes "
-        "missing data too; large data takes a while. What a killed process has written is kept.",
+        "missing data too; large data takes a while. After a kill, run it again to continue.",
         "example:\n  tunekit workloads ppg --samples 10000000 --data /data/ppg",
     ),
     "doctor": Verb(

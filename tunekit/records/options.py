@@ -84,7 +84,7 @@ _ENOUGH = "enough for about 12 trials and their confirmation, at least 15m; 4m f
 IGNORE = Option("--ignore", Kind.CODES, "silence a finding", "ignored", in_settings=False, on_resume=True)
 
 FIX = Option("--fix", Kind.NAMES, "set a knob to one value", metavar="KNOB=VALUE")
-_EPOCHS = "planned epochs; no trial may cost more time than it can save (default: not known)"
+_EPOCHS = "planned epochs; no trial may cost more time than it can save (default: unknown)"
 EPOCHS = Option("--epochs", Kind.COUNT, _EPOCHS)
 _OBJECTIVE = "maximise samples/s over whole epochs, or minimise the planned run's time (needs its length)"
 SEARCH_KNOBS = (
