@@ -2,7 +2,7 @@
 
     python docs/launchers/search_submitit.py [FOLDER]
 
-FOLDER lies on a file system that all nodes see. The same one once more goes on with that search.
+FOLDER lies on a file system that all nodes see. Run it again with the same one to continue that search.
 """
 
 import sys
@@ -23,7 +23,7 @@ executor.update_parameters(
     cpus_per_task=8,
     mem_gb=64,
     slurm_exclusive=True,
-    # SIGTERM ends tunekit in good order; of the signal that submitit sends else, it knows nothing.
+    # SIGTERM ends tunekit cleanly; it does not handle the signal that submitit sends by default.
     slurm_additional_parameters={"signal": "TERM@120"},
 )
 with executor.batch():  # as one job array
