@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch.distributed as dist
+from _tunekit_agent.model import knobs
 from _tunekit_agent.model.data_parallel import DataParallelWatch
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
@@ -160,6 +161,13 @@ def test_gradients_that_a_script_sums_by_itself_have_no_wrapper() -> None:
     assert seen(net(), world_size=2) == DataParallelSeen(
         kind=DataParallelKind.NONE, backend="gloo", gradient_bytes=None, syncs_gradients=None
     )
+
+
+def test_a_wrapped_module_keeps_its_memory_format_for_it_would_get_its_gradients_in_the_old_one() -> None:
+    model = DistributedDataParallel(nn.Conv2d(3, 4, 3), find_unused_parameters=True)
+    with pytest.raises(knobs.NotApplied):
+        knobs.apply(torch, nn.Sequential(model), {"channels_last": True}, "cpu")
+    assert model.module.weight.is_contiguous()
 
 
 @pytest.mark.parametrize("world_size", [1, 2])

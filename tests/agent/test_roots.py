@@ -156,6 +156,21 @@ def test_the_order_of_a_sharded_weight_is_left_to_what_shards_it(tmp_path: Path)
         torch.distributed.destroy_process_group()
 
 
+def test_channels_last_changes_nothing_in_a_resumed_training_with_a_fused_optimizer() -> None:
+    weights = []
+    for is_set in (False, True):
+        torch.manual_seed(0)
+        model, images = nn.Conv2d(3, 4, 3), torch.randn(2, 3, 8, 8)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1, fused=True)
+        for channels_last in (False, is_set):
+            knobs.apply(torch, model, {"channels_last": channels_last}, "cpu")
+            optimizer.zero_grad()
+            model(images).square().sum().backward()
+            optimizer.step()
+        weights.append(model.weight)
+    torch.testing.assert_close(*weights)
+
+
 class Parts(list[torch.Tensor]):
     """A list that is made in a way of its own."""
 

@@ -156,6 +156,7 @@ OUT_OF_REACH: tuple[tuple[str, dict[str, Any]], ...] = (
     ("pin_memory", {"device_type": "cpu"}),
     ("channels_last", {"roots": (root(has_4d_weights=False),)}),
     ("channels_last", {"baseline": config(channels_last=True)}),
+    ("channels_last", {"roots": (root(class_name="torch.nn.parallel.distributed.DistributedDataParallel"),)}),
     ("compile", {"baseline": config(compile=True)}),
     ("compile", {"profile": profile(compile_supported=False)}),
     ("precision", {"roots": (root(), root(ordinal=1, autocast_dtype="bfloat16"))}),

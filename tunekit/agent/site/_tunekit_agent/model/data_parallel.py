@@ -43,7 +43,7 @@ class DataParallelWatch:
     def found(self, roots: list) -> None:
         """Take the modules that are trained."""
         self._roots = roots
-        self._ddp = next((one for one in self._modules() if _is_ddp(one)), None)
+        self._ddp = next((one for one in self._modules() if is_ddp(one)), None)
 
     def stepped(self) -> None:
         """An optimizer has stepped: its gradients were summed or not as it now stands.
@@ -95,14 +95,14 @@ class DataParallelWatch:
     def _gradient_bytes(self, kind: str) -> int | None:
         """Return the bytes that are summed, of sharded parameters in their whole size."""
         if kind == "ddp":
-            wrapped = [one for one in self._modules() if _is_ddp(one)]
+            wrapped = [one for one in self._modules() if is_ddp(one)]
             return sum(_bytes(one) for ddp in wrapped for one in _summed(ddp))
         if kind == "fsdp2":
             return sum(_bytes(one) for root in self._roots for one in root.parameters() if one.requires_grad)
         return None
 
 
-def _is_ddp(module: Any) -> bool:
+def is_ddp(module: Any) -> bool:
     defined = sys.modules.get("torch.nn.parallel.distributed")
     return defined is not None and isinstance(module, defined.DistributedDataParallel)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import sys
 import threading
 import types
 from typing import Any, Iterator
+
+from .data_parallel import is_ddp
 
 LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
 
@@ -81,9 +84,17 @@ def has_channels(tensor: Any) -> bool:
 
 
 def _set_channels_last(torch: Any, module: Any) -> None:
-    """Put the tensors that have channels in that order; `module.to` would ask others, which may refuse it."""
+    """Put the tensors that have channels in that order; `module.to` would ask others, which may refuse it.
+
+    So are those of optimizers that hold state already: fused steps assume that both have the same order.
+    """
+    if any(map(is_ddp, module.modules())):  # it would hand back gradients in the wrong order
+        raise RuntimeError("DistributedDataParallel keeps the memory format that its module had when wrapped")
     weights = list(module.parameters())
-    for tensor in [*weights, *(one.grad for one in weights), *module.buffers()]:
+    optimizers = [one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)]
+    states = [getattr(one, "state", {}).get(weight, {}) for one in optimizers for weight in weights]
+    own = [*weights, *(one.grad for one in weights), *module.buffers()]
+    for tensor in [*own, *(moment for state in states for moment in state.values())]:
         if has_channels(tensor):
             tensor.data = tensor.data.to(memory_format=torch.channels_last)
 
