@@ -81,14 +81,19 @@ def test_time_is_divided_into_what_it_went_to(training: Training) -> None:
 
 
 def test_epochs_are_counted_by_the_training_loader(training: Training) -> None:
-    for _ in range(3):
+    for _ in range(2):
         training.step()
+    training.fetch(training.loader)  # and then it validates, before it trains on that
+    for _ in range(9):
+        training.fetch(training.validation)
+    training.recorder.epoch_ended(training.validation, training.now_s)
+    training.recorder.stepped(training.optimizer)
     training.loader.epoch_fetches = 0
     training.recorder.epoch_started(training.loader, training.now_s)
     training.now_s += 0.5  # its workers start
     training.step()
     seen = training.sums()
-    assert (seen.epoch, seen.epoch_batch) == (2, 1)
+    assert (seen.epoch, seen.epoch_batch, seen.batches) == (2, 1, 4)
     assert seen.wait_s == pytest.approx(0.5)
 
 

@@ -106,7 +106,6 @@ class Recorder:
         self._training: LoaderInfo | None = None
         self._epochs = self._place = 0
         self._fetched: dict = {}  # of the gap: batches, samples, tokens and wait by loader
-        self._latest: LoaderInfo | None = None
         self._opened: tuple = (None, 0.0)
         self._saved = self._validated = False
         self._row: dict = dict.fromkeys(_SUMS, 0)
@@ -149,7 +148,9 @@ class Recorder:
 
     @kept_from_script
     def epoch_ended(self, info: LoaderInfo, asked_at: float) -> None:
-        self._validated = self._validated or info is not self._training
+        if info is not self._training:
+            self._validated = True
+            self._fetched.pop(info, None)  # what is trained on goes on after the step
 
     @kept_from_script
     def fetched(self, info: LoaderInfo, batch: object, wait_s: float, cpu_s: float) -> None:
@@ -162,7 +163,6 @@ class Recorder:
         figures[2] += _tokens_in(batch)
         if threading.get_ident() == self._thread:  # a reading thread's waits hold nothing up
             figures[3] += wait_s
-        self._latest = info
 
     @kept_from_script
     def stepped(self, optimizer: Any) -> None:
@@ -198,10 +198,10 @@ class Recorder:
     def _begin(self, now: float) -> None:
         if self._row["steps"]:  # of an optimizer that is gone
             self._write(self._stepped_at)
+        self._note_epoch()
         self._fetched.clear()
         self._stepped_at = self._began_at = now
         self._saved = self._validated = False
-        self._note_epoch()
         self._row = {"at_s": time.time(), **dict.fromkeys(_SUMS, 0)}
 
     def _divide_fetches(self, gap_s: float) -> float:
@@ -217,8 +217,8 @@ class Recorder:
         return min(wait_s, gap_s)
 
     def _note_epoch(self) -> None:
-        """Take the loader that was read last before a step as the one that is trained on."""
-        info = self._latest
+        """Take the loader that was read since the last step as the one that is trained on."""
+        info = self._training if self._training in self._fetched else next(reversed(self._fetched), None)
         if info is not None and (info is not self._training or info.epoch_fetches <= self._place):
             self._training, self._epochs = info, self._epochs + 1
         self._place = 0 if info is None else info.epoch_fetches
