@@ -1,9 +1,11 @@
 """The address by which a later trial, or the real training, knows a loader again."""
 
+import sys
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from _tunekit_agent.loader.info import matches
 from _tunekit_agent.loader.watch import LoaderWatch
 from torch.utils.data import DataLoader, dataloader
@@ -63,3 +65,11 @@ def test_an_address_holds_wherever_the_project_and_its_packages_lie() -> None:
     files = [frame.partition(":")[0] for frame in address["call_stack"]]
     assert files == ["trainer/loop/fit.py", "shop/data.py", "shop/__init__.py", "train.py"]
     assert matches(address, built_by(COPIED)[1])
+
+
+def test_the_lines_in_which_accelerate_wraps_every_loader_are_no_part_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    package = "/home/me/venv/lib/python3.11/site-packages/trainer/__init__.py"
+    monkeypatch.setitem(sys.modules, "accelerate", SimpleNamespace(__file__=package))  # type: ignore[arg-type]
+    assert built_by(SEARCHED)[1].call_stack[0].startswith("shop/data.py")

@@ -86,7 +86,7 @@ def test_what_every_batch_is_read_with_is_part_of_the_loop(script: str, training
 
 def test_a_loop_of_two_loaders_says_how_many_samples_each_gives() -> None:
     scripted = Scripted(a=16, U=112, v=50)
-    loop = scripted.run("aU|" * 8)
+    loop = scripted.run("a" * 99 + "aU|" * 8)  # it looks through one of them at first
     assert [scripted.infos[name].facts.get("step_samples") for name in "aUv"] == [16, 112, None]
     assert loop.samples_ratio == pytest.approx(128 / 112)
 
@@ -172,3 +172,15 @@ def test_a_stream_may_end_in_as_many_small_batches_as_it_had_whole_ones(sizes: A
     info = LoaderInfo(("a",), 0)
     info.loader, info.facts = lambda: None, {"batch_size": 64}
     assert tuple(info.samples_in(torch.zeros(size, 2)) for size in sizes) == samples
+
+
+def test_the_loader_that_is_built_again_is_followed_and_one_that_evaluates_is_not() -> None:
+    scripted, model = Scripted(t=16), torch.nn.Identity()
+    loop = scripted.run("t|" * 8)
+    loop._roots.roots = lambda: [SimpleNamespace(module=model)]  # type: ignore[method-assign]
+    for is_training, samples, is_followed in ((False, 9, False), (True, 9, True), (False, 9, True)):
+        built = LoaderInfo(("t",), 1)
+        built.facts["dataset_samples"] = samples
+        model.train(is_training)
+        loop.epoch_started(built)
+        assert (loop.training is built, built.credits) == (is_followed, is_followed)

@@ -102,11 +102,11 @@ class Observer:
 
     @kept_from_script
     def loader_built(self, info: LoaderInfo) -> None:
-        self._loop.loader_built(info)
         self._progress(None)
 
     @kept_from_script
     def epoch_started(self, info: LoaderInfo, now: float) -> None:
+        self._loop.epoch_started(info)
         if info is self._loop.training and self._clock is not None:
             if self._loop.reads_ahead:  # its thread finished the epoch before the loop does
                 self._clock.epoch_ended(now)

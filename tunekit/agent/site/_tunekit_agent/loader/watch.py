@@ -26,8 +26,9 @@ _AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def _user_stack() -> tuple:
-    torch = sys.modules.get("torch")
-    skipped = (os.path.dirname(getattr(torch, "__file__", "") or "?"), _AGENT)
+    # accelerate wraps every loader in the same lines of its own
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "accelerate"))
+    skipped = (*(os.path.dirname(file) for file in files if file), _AGENT)
     frames: list = []
     frame = sys._getframe(2)
     while frame is not None and len(frames) < _STACK_FRAMES:

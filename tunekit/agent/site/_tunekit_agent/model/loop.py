@@ -85,9 +85,15 @@ class Loop:
 
     # --- learning ------------------------------------------------------------------------------
 
-    def loader_built(self, info: LoaderInfo) -> None:
-        if self._address is not None and matches(self._address, info):
-            self.training = info
+    def epoch_started(self, info: LoaderInfo) -> None:
+        """Follow a training loader that is built again; the same line may build one for evaluation."""
+        if self._address is None or info.fetches or not matches(self._address, info):
+            return
+        data, trained = (
+            [one.facts.get(name) for name in ("dataset", "dataset_samples")] for one in (info, self.training)
+        )
+        if data == trained or any(module.training for module in self.modules()):
+            self.training, info.credits = info, 1.0
 
     def fetched(self, info: LoaderInfo) -> None:
         self._fetched = True
@@ -146,13 +152,15 @@ class Loop:
         others = self._read_with(trained)
         together = [trained, *(one for one in others if trained in self._read_with(one))]
         together.sort(key=self._order.index)
-        training = max(together, key=lambda info: (self._loaders.is_addressed(info), info.samples))
+        # Samples since just before the first step: a script may read a loader for its mean at first.
+        taken = {one: one.samples / one.fetches * self._order.count(one) for one in set(self._order)}
+        training = max(together, key=lambda info: (self._loaders.is_addressed(info), taken[info]))
         self.training = training
         partners = self._read_with(training)
         self.partners = [self._loaders.address_of(info) for info in partners]
         for info in (training, *partners):
-            info.facts["step_samples"] = info.samples / training.fetches
-        self.samples_ratio = 1 + sum(info.samples for info in partners) / max(1, training.samples)
+            info.facts["step_samples"] = taken[info] / self._order.count(training)
+        self.samples_ratio = 1 + sum(taken[info] for info in partners) / taken[training]
 
     def _read_with(self, info: LoaderInfo) -> list:
         """Return the loaders that were read between any two of its batches."""
@@ -171,11 +179,13 @@ class Loop:
             self._unstepped = 0
 
     def recount(self) -> bool:
-        """Update the batches per step from the latest steps; return whether the number changed."""
-        before = self.batches_per_step
+        """Update the batches per step and the loader's address; return whether either changed."""
+        before = self.batches_per_step, self._address
+        if self.training is not None:
+            self._address = self._loaders.address_of(self.training)
         if self.training is not None and not self.reads_ahead and len(self._latest) >= _MIN_STEPS:
             self._batches_per_step = max(1, median_high(self._latest))
-        return self.batches_per_step != before
+        return (self.batches_per_step, self._address) != before
 
     def latest(self) -> LoaderInfo | None:
         """Return the loader that was fetched from last since a step."""
@@ -277,7 +287,8 @@ class Loop:
                     "batch": info.batch_sizes if info is training else [],
                     **info.facts,
                 }
-                for info in self._loaders.infos[:_MAX_LISTED]
+                for info in dict.fromkeys((*self._loaders.infos[:_MAX_LISTED], training))
+                if info is not None
             ],
             "roots": [root.facts() for root in roots[:_MAX_LISTED]],
             "roots_cover_step": self.roots_cover_step,
