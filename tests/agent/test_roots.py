@@ -1,14 +1,18 @@
 """What is kept of the calls of a script's outermost modules, and when knobs reach them."""
 
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from _tunekit_agent.apply import Applier
 from _tunekit_agent.measure.record import model_bytes
 from _tunekit_agent.model import knobs
 from _tunekit_agent.model.roots import RootFinder, SeenModule
+from _tunekit_agent.process import Owner
 from torch import nn
 
 from tunekit.records.attribution import ModelBytes
@@ -169,6 +173,25 @@ def test_channels_last_changes_nothing_in_a_resumed_training_with_a_fused_optimi
             optimizer.step()
         weights.append(model.weight)
     torch.testing.assert_close(*weights)
+
+
+def test_a_real_training_holds_no_module_once_its_knobs_are_set() -> None:
+    asked: Any = SimpleNamespace(knobs={}, loader=None, roots=[], records=False, world_size=1)
+    applier = Applier(asked, SimpleNamespace(emit=lambda *event, **facts: None), Owner())
+    applier.roots.install(torch.nn.modules.module)
+    model = nn.Linear(2, 1)
+    gone = weakref.ref(model)
+    model(torch.ones(1, 2))
+    applier.first_steps(True)
+    del model
+    assert gone() is None
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, of torch.jit
+def test_a_compiled_model_is_traced_as_the_script_wrote_it() -> None:
+    model = nn.Linear(2, 1)
+    knobs.apply(torch, model, {"compile": True}, "cpu")
+    assert torch.jit.trace(model, torch.ones(1, 2))(torch.ones(3, 2)).shape == (3, 1)
 
 
 class Parts(list[torch.Tensor]):

@@ -12,6 +12,7 @@ import sys
 from typing import Any, Callable
 
 from . import faults, file_guard, imports
+from .faults import kept_from_script
 from .loader.info import LoaderInfo
 from .loader.watch import LoaderWatch
 from .model import knobs
@@ -175,14 +176,12 @@ class Applier:
         Returns:
             Whether the hooks are gone.
         """
-        try:
-            if not last and len(self.roots.applied) < len(self._request.roots):
-                return False  # a module may run only every few steps
-            self._remove_hooks()
-        except Exception as error:
-            self.failed(error)
+        if not last and len(self.roots.applied) < len(self._request.roots):
+            return False  # a module may run only every few steps
+        self._remove_hooks()
         return True
 
+    @kept_from_script
     def _remove_hooks(self) -> None:
         self.roots.stop()
         if self.loaders.knobs and not self._training_built:
@@ -197,6 +196,7 @@ class Applier:
             self.say(f"{missing} of the measured modules did not run, so their knobs are not applied")
         roots = [seen.facts() for seen in self.roots.applied]
         self._log.emit("applied", roots=roots, not_set=sorted(self._not_set))
+        self.roots.forget()
 
     def install_optimizer(self, module: Any) -> None:
         promised = self._request.promised_it_per_s if self.ranks.rank == 0 else None

@@ -51,8 +51,7 @@ def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
     settings: list = []
     precision = knobs.get("precision")
     if precision:
-        matmul = functools.partial(set_matmul_precision, torch, precision, device_type)
-        settings.append(("precision", matmul))
+        settings.append(("precision", lambda: set_matmul_precision(torch, precision, device_type)))
     if knobs.get("channels_last"):
         settings.append(("channels_last", functools.partial(_set_channels_last, torch, module)))
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
@@ -181,7 +180,12 @@ def _compile(torch: Any, module: Any) -> None:
         return module._call_impl(*args, **kwargs)
 
     if hasattr(torch.nn.Module, "_compiled_call_impl"):
-        module._compiled_call_impl = torch.compile(call_root)
+        compiled = torch.compile(call_root)
+
+        def call(*args, **kwargs):  # torch.jit.trace, by which a script may export its model, takes none
+            return (module._call_impl if torch.jit.is_tracing() else compiled)(*args, **kwargs)
+
+        module._compiled_call_impl = call
     else:  # torch 2.1
         module.__dict__["forward"] = torch.compile(module.forward)
 

@@ -134,6 +134,10 @@ class RootFinder:
             self._class.__call__ = self._original
             self._class = None
 
+    def forget(self) -> None:
+        """Hold no module any longer: the script may be done with it."""
+        self._seen, self.applied = {}, []
+
     def stepped(self, optimizer: Any) -> None:
         """Remember the parameters that this optimizer steps."""
         self._steps += 1
