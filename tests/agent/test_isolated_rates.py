@@ -153,14 +153,3 @@ def test_a_training_too_slow_for_its_deadline_keeps_the_loaders_half() -> None:
     assert reported["floors"]["compute_step_s"] is None
     assert "too slow" in reported["floors"]["why_not"]
     assert "took too long" in reported["faults"][0]
-
-
-@pytest.mark.parametrize(("source", "ranks", "reported"), [(None, 1, "no DataLoader"), ("any", 2, "2 ranks")])
-def test_a_loop_with_no_half_to_time_says_why(source: Any, ranks: int, reported: str) -> None:
-    details = StageRunner([IsolatedRates(loop_of(world_size=ranks))], 1.0, lambda name: None)
-    assert details.asked(source) is None
-    assert details.is_over
-    seen = details.facts()["floors"]
-    assert reported in seen["why_not"]
-    assert seen["compute_step_s"] is None
-    assert details.facts()["faults"] == []

@@ -63,15 +63,6 @@ def test_forward_and_the_optimizer_have_peaks_of_their_own():
     assert training.cuda.asked_devices == {"cuda:1"}
 
 
-def test_gradients_that_are_there_at_the_start_are_counted_once():
-    training = Training()
-    training.weight.grad = torch.zeros(10)
-    training.batch(100, 10)
-    training.weight.grad = None
-    training.batch(100, 10)
-    assert training.seen().gradients_at_start_bytes == 40
-
-
 def test_batches_that_only_accumulate_are_passed_over():
     training = Training()
     training.batch(activations=9000, in_step=0, steps=0)

@@ -6,10 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from _tunekit_agent.measure.errors import line_of
 from _tunekit_agent.stages import stages_for
 from _tunekit_agent.stages.data import DataSeen
-from _tunekit_agent.stages.runner import Missing, Stage, StageRunner, Turns
+from _tunekit_agent.stages.runner import Missing, Stage, StageRunner
 from build_loop import loop_of
 
 
@@ -159,19 +158,6 @@ def test_a_stage_that_knows_more_tells_it_and_has_its_time_anew() -> None:
     details.asked(None)
     assert details.is_over
     assert details.facts()["sizes"] == {"turns": 96}
-
-
-def test_a_loop_whose_every_turn_is_interrupted_is_given_up() -> None:
-    turns = Turns()
-    turns.asked()
-    with pytest.raises(Missing, match="another loader"):
-        for _ in range(20):
-            turns.interrupted()
-            turns.asked()
-
-
-def test_why_a_stage_sees_nothing_is_told_without_a_name_from_the_code() -> None:
-    assert line_of(Missing("the loop has no DataLoader")) == "the loop has no DataLoader"
 
 
 def test_what_a_loop_takes_from_its_data_set_is_looked_for_in_a_whole_batch() -> None:

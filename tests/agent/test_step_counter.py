@@ -1,5 +1,6 @@
 """The one hook that a real training keeps: it counts, and speaks up when the promised rate is left."""
 
+import pytest
 from _tunekit_agent.apply import StepCounter
 
 
@@ -26,18 +27,12 @@ class Training:
             self.counter(self.optimizer, (), {})
 
 
-def test_what_is_to_be_done_after_the_first_step_is_done_once():
+@pytest.mark.parametrize(("sets_up_at_once", "tries"), [(True, 1), (False, 2)])
+def test_what_is_to_be_done_after_the_first_step_is_tried_once_more(sets_up_at_once: bool, tries: int):
     training = Training(promised=(9.0, 11.0))
+    training.sets_up_at_once = sets_up_at_once
     training.run(30, steps_per_s=10)
-    assert training.firsts == 1
-    assert training.counter.steps == 300
-
-
-def test_what_could_not_be_done_after_the_first_step_is_tried_once_more():
-    training = Training(promised=(9.0, 11.0))
-    training.sets_up_at_once = False
-    training.run(30, steps_per_s=10)
-    assert training.firsts == 2
+    assert (training.firsts, training.counter.steps) == (tries, 300)
 
 
 def test_a_rate_that_stays_below_is_told_with_both_figures():

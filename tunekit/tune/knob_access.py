@@ -98,9 +98,7 @@ def why_not_in_roots(knob: str, discovery: Discovery, baseline: TrainConfig) -> 
         return f"the script sets it by itself; {_bind_hint(knob, discovery, baseline)}"
     if not discovery.roots or not discovery.roots_cover_step:
         return "no outermost module owns all the parameters that are stepped"
-    if knob == "channels_last" and any(
-        "DistributedDataParallel" in one.class_name for one in discovery.roots
-    ):
+    if knob == "channels_last" and any("DistributedDataParallel" in r.class_name for r in discovery.roots):
         return "DistributedDataParallel keeps the memory format that its module had when wrapped"
     return None
 

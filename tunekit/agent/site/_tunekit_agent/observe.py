@@ -154,7 +154,9 @@ class Observer:
         parts = self._host_times.asked(now)
         before, self._source = self._clock.phase, source
         self._times.asked(self._clock.counts_batch and not self._others_fetched)
-        phase = self._clock.tick(samples, parts, self._others_fetched, self._is_settled(), batches)
+        count = self._progress_log.steps if self._loop.turns_are_steps else self._progress_log.batches
+        is_settled = self._settling.is_settled(count)
+        phase = self._clock.tick(samples, parts, self._others_fetched, is_settled, batches)
         self._samples, self._others_fetched, self._source = 0, False, None
         if info is not None and self._window_from is None and phase == MEASURING:
             self._window_from = info.fetches
@@ -377,10 +379,6 @@ class Observer:
     def _apply_to_root(self, torch: Any, seen: Any) -> None:
         self.steps.remember_hooks(torch)
         knobs.apply(torch, seen.module, self._model_knobs, getattr(seen.device, "type", "cpu"))
-
-    def _is_settled(self) -> bool:
-        count = self._progress_log.steps if self._loop.turns_are_steps else self._progress_log.batches
-        return self._settling.is_settled(count)
 
     # --- reporting -----------------------------------------------------------------------------
 

@@ -101,10 +101,8 @@ def model_bytes(roots: list, optimizers: list) -> dict | None:
                 predicted.add(parameter)
         for buffer in module.buffers():
             buffers.add(buffer)
-    for optimizer in optimizers:
-        for _, leaf in batches.walk([list(getattr(optimizer, "state", {}).values())]):
-            if is_tensor(leaf):
-                states.add(leaf)
+    for tensor in states_of(optimizers):
+        states.add(tensor)
     return {
         "parameters_bytes": parameters.bytes,
         "buffers_bytes": buffers.bytes,
@@ -113,3 +111,9 @@ def model_bytes(roots: list, optimizers: list) -> dict | None:
         "gradients_are_predicted": predicted.bytes > 0,
         "optimizer_bytes": states.bytes,
     }
+
+
+def states_of(optimizers: list) -> list:
+    """Return the tensors in optimizers' states."""
+    states = [list(getattr(optimizer, "state", {}).values()) for optimizer in optimizers]
+    return [leaf for _, leaf in batches.walk(states) if is_tensor(leaf)]

@@ -95,8 +95,7 @@ class DataParallelWatch:
     def _gradient_bytes(self, kind: str) -> int | None:
         """Return the bytes that are summed, of sharded parameters in their whole size."""
         if kind == "ddp":
-            wrapped = [one for one in self._modules() if is_ddp(one)]
-            return sum(_bytes(one) for ddp in wrapped for one in _summed(ddp))
+            return sum(_bytes(one) for ddp in filter(is_ddp, self._modules()) for one in _summed(ddp))
         if kind == "fsdp2":
             return sum(_bytes(one) for root in self._roots for one in root.parameters() if one.requires_grad)
         return None

@@ -287,8 +287,7 @@ class Loop:
                     "batch": info.batch_sizes if info is training else [],
                     **info.facts,
                 }
-                for info in dict.fromkeys((*self._loaders.infos[:_MAX_LISTED], training))
-                if info is not None
+                for info in dict.fromkeys((*self._loaders.infos[:_MAX_LISTED], *filter(None, [training])))
             ],
             "roots": [root.facts() for root in roots[:_MAX_LISTED]],
             "roots_cover_step": self.roots_cover_step,

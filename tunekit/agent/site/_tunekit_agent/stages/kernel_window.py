@@ -48,7 +48,7 @@ class KernelWindow(Stage):
             if self._count == self._wanted:
                 self._conclude()
         elif is_whole:
-            self._wait()
+            self._loop.synchronize()  # the window holds exactly the work launched in it
             self._traced.start_trace()
             self._is_tracing, self._count = True, 0
             self._began_at = time.perf_counter()
@@ -65,7 +65,7 @@ class KernelWindow(Stage):
             self._wanted = max(1, self._longest)
 
     def _conclude(self) -> None:
-        self._wait()
+        self._loop.synchronize()
         time_s = time.perf_counter() - self._began_at
         traced = self._stop()
         self._facts = {
@@ -102,11 +102,6 @@ class KernelWindow(Stage):
         with here:
             traced.stop_trace()
         return traced
-
-    def _wait(self) -> None:
-        """Wait for the device, so that the window contains exactly the work launched in it."""
-        if self._on_cuda:
-            self._loop.synchronize()
 
 
 def kernel_facts(events: Any, on_cuda: bool) -> dict:

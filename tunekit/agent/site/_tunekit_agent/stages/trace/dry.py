@@ -18,6 +18,7 @@ import math
 from typing import Any, Callable
 
 from .dispatch import mode_for, tensors_in
+from .op_costs import WRITES_NOTHING
 
 _FEW_FLOATS = 16
 """Elements of each tensor up to which floats are computed."""
@@ -31,10 +32,9 @@ _REAL = (
     "_pin_memory",
     "is_pinned",
     "set_",
-    "resize_",
     "_resize_output_",
+    *WRITES_NOTHING,
 )
-_MADE_EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 _AS_ITSELF, _AS_ARGUMENT, _AS_TENSOR = 0, 1, 2
 
 
@@ -219,7 +219,7 @@ class _Op:
         is_inplace_view = torch.Tag.inplace_view in getattr(func, "tags", ())
         takes_tensors = any("Tensor" in str(one.type) for one in getattr(schema, "arguments", ()))
         is_question = not name or (space != "aten" and not takes_tensors)  # as one of torch's profiler
-        self.is_real = is_question or is_view or is_inplace_view or name in _REAL or name in _MADE_EMPTY
+        self.is_real = is_question or is_view or is_inplace_view or name in _REAL
         self.gives_nothing = not returns and bool(getattr(schema, "is_mutable", False))
 
 

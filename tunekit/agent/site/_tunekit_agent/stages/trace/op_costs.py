@@ -11,7 +11,7 @@ import importlib
 import math
 from typing import Any, Callable
 
-_WRITES_NOTHING = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
+WRITES_NOTHING = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
 _CONVOLUTION_ARGS = {"convolution": (0, 1, 8), "convolution_backward": (1, 2, 9)}
 """Positions of the input, the weight and the number of groups."""
 
@@ -42,7 +42,7 @@ def full_name(name: str, args: tuple) -> str:
 
 def moved_bytes(name: str, taken: list, made: list) -> int:
     """Return the bytes that an op reads and writes, each tensor counted once."""
-    if name in _WRITES_NOTHING:
+    if name in WRITES_NOTHING:
         return 0
     return sum(_bytes(tensor) for tensor in taken) + sum(_bytes(tensor) for tensor in made)
 

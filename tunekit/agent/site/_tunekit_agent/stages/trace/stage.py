@@ -13,6 +13,7 @@ from ...loader import batches
 from ...loader.source import Replay
 from ...loader.storages import is_tensor
 from ...measure.errors import line_of
+from ...measure.record import states_of
 from ...model import knobs
 from ...model.loop import Loop
 from ..replay import Rebuilding, ReplayStage, resized
@@ -408,7 +409,7 @@ class TracedSteps:
             self._steps += 1
             self._tracer.stepped()
             self._tracer.is_for("gradients", _gradients(self._loop))
-            self._tracer.is_for("optimizer state", _states(self._loop))
+            self._tracer.is_for("optimizer state", states_of(self._loop.optimizers()))
 
     @property
     def kept(self) -> list | None:
@@ -425,7 +426,7 @@ class TracedSteps:
         self._tracer.holds("parameters", self._loop.parameters())
         self._tracer.holds("buffers", self._loop.buffers())
         self._tracer.holds("gradients", _gradients(self._loop))
-        self._tracer.holds("optimizer state", _states(self._loop))
+        self._tracer.holds("optimizer state", states_of(self._loop.optimizers()))
 
     def _pause(self) -> None:
         self._is_entered = False
@@ -434,11 +435,6 @@ class TracedSteps:
 
 def _gradients(loop: Loop) -> list:
     return [one.grad for one in loop.parameters() if one.grad is not None]
-
-
-def _states(loop: Loop) -> list:
-    states = [list(getattr(optimizer, "state", {}).values()) for optimizer in loop.optimizers()]
-    return [leaf for _, leaf in batches.walk(states) if is_tensor(leaf)]
 
 
 class MatchingTraces:
