@@ -87,12 +87,13 @@ class Loop:
 
     def epoch_started(self, info: LoaderInfo) -> None:
         """Follow a training loader that is built again; the same line may build one for evaluation."""
-        if self._address is None or info.fetches or not matches(self._address, info):
+        if self.training is None or self._address is None or info.fetches:
             return
         data, trained = (
             [one.facts.get(name) for name in ("dataset", "dataset_samples")] for one in (info, self.training)
         )
-        if data == trained or any(module.training for module in self.modules()):
+        is_like_it = data == trained or any(module.training for module in self.modules())
+        if is_like_it and matches(self._address, info):
             self.training, info.credits = info, 1.0
 
     def fetched(self, info: LoaderInfo) -> None:

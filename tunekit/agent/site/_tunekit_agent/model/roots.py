@@ -136,7 +136,7 @@ class RootFinder:
 
     def forget(self) -> None:
         """Hold no module any longer: the script may be done with it."""
-        self._seen, self.applied = {}, []
+        self._seen, self._unshaped, self.applied = {}, {}, []
 
     def stepped(self, optimizer: Any) -> None:
         """Remember the parameters that this optimizer steps."""
