@@ -84,6 +84,11 @@ def test_a_key_of_the_config_file_comes_before_the_scripts_flags(tmp_path: Path)
     }
 
 
+def test_a_key_that_cannot_be_rewritten_is_not_suggested(tmp_path: Path):
+    (tmp_path / "a.yaml").write_text("own: &bs 32\ndata: {batch_size: *bs}\n")
+    assert suggested(tmp_path, "--config=a.yaml", "--bs", "32") == {"batch_size": "--bs {}"}
+
+
 def test_a_flag_that_the_script_declares_is_found_by_its_default(tmp_path: Path):
     script = (
         'parser.add_argument("-b", "--batch-size", type=int, default=32)\n'

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from tunekit.errors import TargetError, UsageError
-from tunekit.trial.config_files import read_key, with_values
+from tunekit.trial.config_files import all_keys, read_key, with_values
 
 YAML_TEXT = """\
 # what we train
@@ -32,7 +32,9 @@ flow: {<<: *defaults, a: 1}
 tagged: !!int "3"
 lr: 1e-3
 0: zero
+0.5: half
 "a.b": dotted
+"c.d": {e.f: {g: 1}, true: 2}
 text: |
     several
     lines
@@ -91,6 +93,9 @@ def changed_lines(before: str, after: str) -> list[tuple[str, str]]:
         ("a.yaml", "lr", 0.001),
         ("a.yaml", "0", "zero"),
         ("a.yaml", "a.b", "dotted"),
+        ("a.yaml", "0.5", "half"),
+        ("a.yaml", "c.d.e.f.g", 1),
+        ("a.yaml", "c.d.True", 2),
         ("a.json", "train.name", "größe"),
         ("a.json", "steps.1.n", 2),
         ("a.toml", "data.inline.pin", True),
@@ -99,7 +104,7 @@ def changed_lines(before: str, after: str) -> list[tuple[str, str]]:
 )
 def test_a_dotted_key_is_read(folder: Path, name: str, key: str, value: object):
     read = read_key(folder / name, key)
-    assert read == value
+    assert read == value == all_keys(folder / name)[key]
     assert type(read) is type(value)
 
 

@@ -30,6 +30,7 @@ from tunekit.trial.binding_syntax import (
     parse_binding,
     value_read,
 )
+from tunekit.trial.bindings import check_bindings
 from tunekit.trial.config_files import Scalar, all_keys
 from tunekit.trial.knob_names import OPTION_NAMES, PRECISION_SWITCHES, STEP_NAMES, WARM_UP_NAMES, plain_name
 from tunekit.trial.knob_verification import batch_contradicted
@@ -100,10 +101,10 @@ def candidate_bindings(
     for knob in OPTION_NAMES:
         if knob in seen and target.binding_of(knob) is None:
             places = (*_named(knob, files), *_named(knob, words))
-            candidates = [one for one in _bindings_to(knob, places, seen[knob]) if _can_be_written(one)]
+            fitting = [*_bindings_to(knob, places, seen[knob])]
             if knob == "precision":
-                candidates += filter(_can_be_written, _precision_switches((*files, *words), seen[knob]))
-            found[knob] = tuple(candidates[:4])
+                fitting += _precision_switches((*files, *words), seen[knob])
+            found[knob] = tuple([one for one in fitting if _can_be_written(one, target)][:4])
     return {knob: candidates for knob, candidates in found.items() if candidates}
 
 
@@ -203,7 +204,7 @@ def possible_batch(target: Target, found: Discovery | None = None) -> Binding | 
         is_contradicted = found is not None and text.isdecimal() and batch_contradicted(found, int(text))
         if text.isdecimal() and int(text) > 0 and not is_contradicted:
             binding = place.binding("batch_size")
-            if _can_be_written(binding):
+            if _can_be_written(binding, target):
                 return binding
     return None
 
@@ -229,9 +230,13 @@ def constant_batch(target: Target) -> int | None:
     return size if type(size) is int and size > 0 else None
 
 
-def _can_be_written(binding: Binding) -> bool:
-    """Return whether a binding survives being written as text: a key may contain the syntax's characters."""
+def _can_be_written(binding: Binding, target: Target) -> bool:
+    """Return whether a binding's place can be rewritten, and the binding itself be written as text.
+
+    An alias brings some keys of a file in; others contain the syntax's characters.
+    """
     try:
+        check_bindings(target.changed(bindings=(binding,)))
         return parse_binding(binding_text(binding)) == binding
     except TunekitError:
         return False

@@ -148,7 +148,7 @@ def check_bindings(target: Target) -> None:
     """Refuse bindings that no trial could use, before the first trial.
 
     Raises:
-        TargetError: a bound file is missing or can't be read.
+        TargetError: a bound file is missing or can't be read, or the key can't be rewritten.
         UsageError: a bound key is missing, two bindings use the same place, or the bound batch size differs
             from --samples-per-step.
     """
@@ -161,7 +161,7 @@ def check_bindings(target: Target) -> None:
             )
         knob_at[place] = binding.knob
         if binding.kind is BindingKind.FILE:
-            read_key(_file_of(target, binding), binding.key or "")
+            with_values(_file_of(target, binding), {binding.key or "": 1})
     said, present = target.samples_per_step, present_values(target).get("batch_size")
     if said is not None and present not in (None, said):
         raise UsageError(

@@ -53,9 +53,8 @@ def all_keys(path: Path) -> dict[str, Scalar]:
     Raises:
         TargetError: the file can't be read.
     """
-    data = _parsed(path, _text_of(path))
-    keys = itertools.islice(_keys(data), MAX_KEYS)
-    return {key: _value_at(data, key, path)[1] for key in keys}
+    found = itertools.islice(_keys(_parsed(path, _text_of(path))), MAX_KEYS)
+    return {key: _as_scalar(value) for key, value in found}
 
 
 def with_values(path: Path, values: Mapping[str, Scalar]) -> str:
@@ -141,36 +140,32 @@ def _value_at(data: Any, key: str, path: Path) -> tuple[list[str | int], Scalar]
     steps: list[str | int] = []
     parts, node = key.split("."), data
     while parts:
-        if isinstance(node, Mapping) and ".".join(parts) in node:  # a key with dots in its name
-            parts = [".".join(parts)]
-        step = _step(node, parts[0])
-        if step is None:
+        step, taken = _step(node, parts)
+        if not taken:
             raise UsageError(_no_key(data, key, path))
         steps.append(step)
-        node, parts = node[step], parts[1:]
+        node, parts = node[step], parts[taken:]
     if isinstance(node, Mapping | list):
-        below = list(itertools.islice(_keys(node), 8))
-        hint = (
-            f"name one of its keys: {', '.join(f'{key}.{name}' for name in below)}"
-            if below
-            else "it is empty"
-        )
+        below = [f"{key}.{name}" for name, _ in itertools.islice(_keys(node), 8)]
+        hint = f"name one of its keys: {', '.join(below)}" if below else "it is empty"
         raise UsageError(f"{key!r} in {path} holds more than one value; {hint}")
     return steps, _as_scalar(node)
 
 
-def _step(node: Any, part: str) -> str | int | None:
-    if isinstance(node, Mapping):
-        number = int(part) if re.fullmatch(r"[0-9]{1,9}", part) else None
-        return part if part in node else number if number in node else None
-    if isinstance(node, list) and re.fullmatch(r"[0-9]{1,9}", part) and int(part) < len(node):
-        return int(part)
-    return None
+def _step(node: Any, parts: list[str]) -> tuple[Any, int]:
+    """Return the next step to a key, and how many of its parts that takes; 0 if the key is missing.
+
+    A name may have dots or be no text, such as 0.5.
+    """
+    names = node if isinstance(node, Mapping) else range(len(node)) if isinstance(node, list) else ()
+    named = {str(name): name for name in names}
+    takes = ((".".join(parts[:taken]), taken) for taken in range(len(parts), 0, -1))
+    return next(((named[name], taken) for name, taken in takes if name in named), (None, 0))
 
 
 def _no_key(data: Any, key: str, path: Path) -> str:
     """Return the message for a missing key: the keys that may be meant, or the existing ones."""
-    known = list(itertools.islice(_keys(data), MAX_KEYS))
+    known = [name for name, _ in itertools.islice(_keys(data), MAX_KEYS)]
     last = key.rpartition(".")[2]
     near = [name for name in known if name.rpartition(".")[2] == last]
     near += [name for name in difflib.get_close_matches(key, known, n=3) if name not in near]
@@ -179,17 +174,14 @@ def _no_key(data: Any, key: str, path: Path) -> str:
     return f"no key {key!r} in {path}; it has {', '.join(known[:12]) or 'no keys'}"
 
 
-def _keys(node: Any, deep: int = 0) -> Iterator[str]:
-    """Yield the dotted keys of all scalars, down to a limited depth in case a file refers to itself."""
-    if isinstance(node, Mapping):
-        children = [(str(name), child) for name, child in node.items()]
-    else:
-        children = [(str(index), child) for index, child in enumerate(node)] if isinstance(node, list) else []
-    for name, child in children:
+def _keys(node: Any, deep: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield each scalar with its dotted key, down to a limited depth in case a file refers to itself."""
+    is_list = isinstance(node, list)
+    for name, child in node.items() if isinstance(node, Mapping) else enumerate(node if is_list else ()):
         if not isinstance(child, Mapping | list):
-            yield name
+            yield str(name), child
         elif deep < MAX_DEPTH:
-            yield from (f"{name}.{below}" for below in _keys(child, deep + 1))
+            yield from ((f"{name}.{below}", value) for below, value in _keys(child, deep + 1))
 
 
 def _as_scalar(node: Any) -> Scalar:
