@@ -12,6 +12,7 @@ from machine.shipped import FOLDER, PROFILES
 
 import tunekit.machine.profiles as module
 from tunekit.errors import DamagedRecordError, UsageError
+from tunekit.machine.gpu.calibrate import load_calibrations
 from tunekit.machine.profiles import (
     load_profile_files,
     load_profiles,
@@ -83,6 +84,12 @@ def test_a_user_without_a_home_still_has_the_shipped_profiles(monkeypatch: pytes
     monkeypatch.delenv("TUNEKIT_PROFILES", raising=False)
     monkeypatch.setattr(Path, "home", homeless)
     assert profile_folders() == [FOLDER]
+
+
+def test_a_home_that_cannot_be_looked_into_counts_as_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", f"/{'x' * 256}")  # fails for root too
+    assert load_profiles()
+    assert load_calibrations() == ()
 
 
 def test_an_installed_wheel_reads_the_profiles_inside_the_package(

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tunekit.agent import SITE_FOLDER
-from tunekit.trial.launch import trial_environment
+from tunekit.trial.launch import path_with_agent, trial_environment
 
 RUNS = "MLflow's folder"
 TRACKERS = (
@@ -53,6 +53,11 @@ def test_trackers_stay_off_whatever_the_script_sets(tmp_path: Path) -> None:
     told = subprocess.check_output(words, env={"PYTHONPATH": f"{SITE_FOLDER}:{tmp_path}"})
     runs = (tmp_path / "mlruns").as_uri()
     assert json.loads(told) == [runs if kept == RUNS else kept for *_, kept in TRACKERS]
+
+
+def test_a_folder_on_path_that_cannot_be_looked_into_is_skipped(tmp_path: Path) -> None:
+    path_with_agent(tmp_path, {"PATH": f"/{'x' * 256}:{Path(sys.executable).parent}"})  # even root can't
+    assert (tmp_path / "bin" / "python3").exists()
 
 
 def test_a_trials_environment_turns_trackers_off_and_leaves_the_rest(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Loads and saves refreshed prices, which override those of the shipped profiles."""
 
 import contextlib
+import os
 from pathlib import Path
 
 from tunekit.errors import DamagedRecordError, NewerRecordError, UsageError
@@ -26,7 +27,7 @@ def load_prices() -> CatalogPrices | None:
         NewerRecordError: a newer tunekit wrote it.
     """
     path = prices_path()
-    if path is None or not path.exists():
+    if path is None or not os.path.exists(path):  # noqa: PTH110 - which another user's home doesn't make raise
         return None
     try:
         return read_json(path, CatalogPrices)

@@ -120,7 +120,8 @@ def load_profile_files() -> dict[str, ProfileFile]:
     """
     files: dict[str, ProfileFile] = {}
     shipped, refreshed = _shipped_folder(), load_prices()
-    for folder in profile_folders():
+    # $HOME may be another user's: pathlib would raise.
+    for folder in filter(os.path.isdir, profile_folders()):
         here: dict[str, Path] = {}
         for path in _profile_files(folder):
             profile = read_profile(path, is_yours=folder != shipped)
@@ -248,8 +249,6 @@ def _shipped_folder() -> Path:
 
 
 def _profile_files(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
     files = (path for path in folder.iterdir() if path.suffix in (".yaml", ".yml"))
     return sorted(path for path in files if not path.name.startswith("."))
 

@@ -152,8 +152,9 @@ def path_with_agent(folder: Path, environment: Mapping[str, str]) -> str:
     """
     shims, path = folder / "bin", environment.get("PATH", os.defpath)
     shims.mkdir(exist_ok=True)
-    for place in path.split(os.pathsep):
-        for program in sorted(Path(place or os.curdir).glob("python*")):
+    # Unlike pathlib, isdir does not raise for another user's folder.
+    for place in filter(os.path.isdir, (place or os.curdir for place in path.split(os.pathsep))):
+        for program in sorted(Path(place).glob("python*")):
             shim = shims / program.name
             if is_python(program.name) and not shim.exists() and os.access(program, os.X_OK):
                 agent_first = f"{SITE_FOLDER}${{PYTHONPATH:+:$PYTHONPATH}}"

@@ -1,6 +1,7 @@
 """Measures the GPU memory outside torch's tensors in the training's Python; saves and loads the results."""
 
 import contextlib
+import os
 import re
 import tempfile
 import time
@@ -58,7 +59,7 @@ def load_calibrations() -> tuple[Calibration, ...]:
         UsageError: $TUNEKIT_CALIBRATIONS names something that is not a folder.
     """
     found = []
-    for folder in calibration_folders():
+    for folder in filter(os.path.isdir, calibration_folders()):
         for path in sorted(folder.glob("*.json")):
             with contextlib.suppress(RecordError):
                 found.append(read_json(path, Calibration))
