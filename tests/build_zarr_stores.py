@@ -69,6 +69,7 @@ def second_format(folder: Path) -> Path:
     root = zarr.open_group(folder, mode="w", zarr_format=2, attributes={"old": True})
     floats = root.create_array("x", shape=(10, 3), dtype="f4", chunks=(4, 3), fill_value=np.nan)
     floats[:8] = np.arange(24).reshape(8, 3)
+    root.create_array("null", shape=(6,), dtype=">f4", chunks=(2,), fill_value=None)[:3] = 1
     columns = root.create_array("f", shape=(4, 5), dtype="i4", order="F", chunks=(2, 2), attributes={"u": 1})
     columns[:] = np.arange(20).reshape(4, 5)
     root.create_array("s", shape=(3,), dtype=str, chunks=(2,))[:] = np.array(["a", "bb", ""], dtype=object)

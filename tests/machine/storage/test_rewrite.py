@@ -101,10 +101,14 @@ def interrupted(source: Path, new: Path, **layouts: Layout) -> None:
 def test_what_cannot_be_resumed_is_refused(tmp_path: Path) -> None:
     source, new = many_arrays(tmp_path / "old"), tmp_path / "new"
     interrupted(source, new, x1=LAYOUT)
+    before = state_of(source)
     with pytest.raises(UsageError, match="started with other layouts"):
         rewritten(source, new)
     with pytest.raises(UsageError, match=r"another store, or of .* before it changed"):
         rewritten(many_arrays(tmp_path / "other"), new)
+    (source / "x2").rename(tmp_path / "elsewhere")
+    (source / "x2").symlink_to("../elsewhere")
+    assert state_of(source) == before
     zarr.open_array(source / "x2", mode="r+")[0] = 9.0
     with pytest.raises(UsageError, match=r"another store, or of .* before it changed"):
         rewritten(source, new)

@@ -76,7 +76,7 @@ def begun_plan(source: Path, new: Path) -> RewritePlan | None:
 def state_of(source: Path) -> str:
     """Return a digest of the names, sizes and times of a store's files: it differs after any change."""
     digest = hashlib.blake2b(digest_size=16)
-    for folder, folders, files in os.walk(source):
+    for folder, folders, files in os.walk(source, followlinks=True):
         folders.sort()
         for name in sorted(files):
             path = Path(folder, name)
@@ -224,11 +224,17 @@ def blocks_of(array: ZarrArray) -> Iterator[Block]:
 
 
 def checksum_of(data: Any) -> str:
-    """Return the BLAKE2 checksum of a block's decoded bytes; for variable-length text, of its repr."""
+    """Return the BLAKE2 checksum of a block's native bytes; of variable-length text, that of its repr."""
     block = np.asarray(data)
+    block = block.astype(_native(block.dtype), copy=False)
     is_text = block.dtype.hasobject
     content = repr(block.tolist()).encode() if is_text else np.ascontiguousarray(block).tobytes()
     return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _native(dtype: Any) -> Any:
+    """Return a type in this machine's byte order: format 3's types have none."""
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
 # --- verification ----------------------------------------------------------------------------
@@ -263,11 +269,12 @@ def described(store: ZarrArray | zarr.Group) -> dict[str, Any]:
     kept: dict[str, Any] = {path: _text(group.attrs.asdict()) for path, group in groups_of(store).items()}
     kept["is consolidated"] = _is_consolidated(store)
     for path, array in arrays_of(store).items():
-        fill = array.fill_value
+        default = array.metadata.dtype.default_scalar()
+        fill = default if array.fill_value is None else array.fill_value  # format 3 has no null
         kept[f"array {path}"] = (
             array.shape,
-            str(array.dtype),
-            None if fill is None else checksum_of(np.asarray(fill, dtype=array.dtype)),
+            str(_native(array.dtype)),
+            checksum_of(np.asarray(fill, dtype=array.dtype)),
             getattr(array.metadata, "dimension_names", None),
             _text(array.attrs.asdict()),
         )
