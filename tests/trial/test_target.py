@@ -8,7 +8,7 @@ import pytest
 from build_records import target
 
 from tunekit.errors import TargetError
-from tunekit.trial.target import other_script, resolve_target, without_secrets
+from tunekit.trial.target import named_script, other_script, resolve_target, without_secrets
 
 PYTHON = sys.executable
 
@@ -29,6 +29,10 @@ def test_a_script_is_found_and_read(project: Path):
     assert target.script == str(project / "train.py")
     assert target.script_sha256 == hashlib.sha256(b"print('train')\n").hexdigest()
     assert target.builtin is None
+
+
+def test_a_shells_long_text_names_no_script(project: Path):
+    assert named_script(["bash", "-c", "python train" + " --flag" * 50], project) is None
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,8 @@ def named_script(command: Sequence[str], folder: Path) -> Path | None:
         module = folder.joinpath(*words[words.index("-m") + 1].split("."))
         named = str(module / "__main__.py") if module.is_dir() else f"{module}.py"
     if named is None:
-        named = next((word for word in words if (folder / word).is_file()), None)
+        # A word may be a shell's whole script, too long for a path, for which pathlib raises.
+        named = next((word for word in words if os.path.isfile(folder / word)), None)  # noqa: PTH113
     return None if named is None else Path(os.path.normpath(folder / named))
 
 
