@@ -21,8 +21,8 @@ data:
 optim: {lr: 0.05}
 epochs: 1000
 """
-QUICK = ("--window", "0.3", "--confirm", "1", "--trials", "2", "--budget", "10m")
-QUICK += ("--fix", "compile=false", "--fix", "precision=fp32")
+QUICK = ("--window", "0.3", "--confirm", "1", "--budget", "10m")
+QUICK += ("--fix", "compile=false", "--fix", "precision=fp32", "--fix", "num_workers=0", "--out", "run")
 SCRIPT = str(ZOO / "configured.py")
 ONLY_LOADER = "# batch_size: only the loader is changed"
 
@@ -56,7 +56,7 @@ def test_init_finds_the_users_own_places_and_search_uses_them(project: Path) -> 
     assert 'batch_size = "train.yaml:data.batch_size"' in written
     assert 'lr = "train.yaml:optim.lr"' in written
     assert 'accumulate_grad_batches = "--accumulate {}"' in written
-    words = ("--global-batch", "64", "--range", "batch_size=16..64", "--fix", "num_workers=0", "--out", "run")
+    words = ("--trials", "2", "--global-batch", "64", "--range", "batch_size=16..64")
     tunekit(project, "search", *words, *QUICK, command=command)
     trials = measured(read_json(project / "run" / "run.json", Run))
     assert len({trial.config for trial in trials}) > 1
@@ -81,7 +81,7 @@ def searched_by_itself(folder: Path, *command: str) -> Run:
     """Search the schedule of planned steps in a folder; nothing is bound by the user."""
     for name in ("planned_steps.py", "plain_loop.py"):
         shutil.copy(ZOO / name, folder)
-    words = ("--trials", "3", "--fix", "num_workers=0", "--range", "batch_size=32..64", "--out", "run")
+    words = ("--trials", "3", "--range", "batch_size=32..64")
     tunekit(folder, "search", *QUICK, *words, command=command, script="planned_steps.py")
     return read_json(folder / "run" / "run.json", Run)
 
