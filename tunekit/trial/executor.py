@@ -349,7 +349,8 @@ def _scratch_folder() -> Iterator[str]:
     The keeper removes it too, in case tunekit is killed, and tunekit does in case the keeper is.
     """
     usual = tempfile.gettempdir()
-    place = usual if len(usual) <= _MAX_SOCKET_PARENT else "/tmp"
+    short = (one for one in (usual, "/tmp", "/dev/shm") if len(one) <= _MAX_SOCKET_PARENT)
+    place = next((one for one in short if os.access(one, os.W_OK)), usual)
     folder = tempfile.mkdtemp(prefix="tunekit-", dir=place)
     try:
         yield folder
