@@ -74,7 +74,7 @@ def test_time_is_divided_into_what_it_went_to(training: Training) -> None:
     training.step(1.01)
     training.step(3.01)
     seen = training.sums()
-    assert (seen.steps, seen.batches, seen.checkpoints) == (13, 13, 1)
+    assert (seen.steps, seen.batches, seen.checkpoints) == (14, 13, 1)
     parts = (seen.step_s, seen.wait_s, seen.checkpoint_s, seen.validation_s, seen.other_s)
     assert parts == pytest.approx((0.13, 0.2, 0.5, 1.0, 3.0))
     assert seen.duration_s == pytest.approx(sum(parts))
@@ -104,7 +104,7 @@ def test_another_optimizer_and_a_fault_leave_the_script_alone(training: Training
     training.recorder.fetched(training.loader, range(4), "no number", 0.0)  # type: ignore[arg-type]
     training.step()
     assert training.recorder.has_failed
-    assert not list(training.folder.glob("loop-*"))
+    assert training.sums().steps == 1
 
 
 def test_a_full_file_is_halved_and_keeps_its_sums(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_command_is_recorded_watched_and_its_stall_named(script: Path) -> None
     recording = load_recording(folder)
     assert recording.ended_at_s is not None
     figures = recording.figures
-    assert (figures.steps, figures.checkpoints) == (199, 3)
+    assert (figures.steps, figures.checkpoints) == (200, 3)
     assert figures.checkpoint_s >= 3 * 0.15
     assert [one.code for one in recording.findings] == ["checkpoint-stall"]
     assert figures.usd == pytest.approx(figures.elapsed_s)
@@ -103,6 +103,9 @@ def test_a_process_is_watched_from_outside_and_left_alone(script: Path) -> None:
         assert training.communicate(timeout=120) and training.returncode == 0
     ended = monitor(str(training.pid))
     assert "no process" in ended.communicate(timeout=60)[1]
+    with subprocess.Popen(["true"]) as uncollected:
+        os.waitid(os.P_PID, uncollected.pid, os.WEXITED | os.WNOWAIT)
+        assert main(["monitor", str(uncollected.pid)]) == 4
 
 
 def test_run_records_what_can_be_watched_and_read_after_a_kill(tuned: Path, tmp_path: Path) -> None:  # noqa: F811

@@ -97,7 +97,7 @@ def _sum(intervals: Sequence[Any], name: str) -> float:
 
 def _rates(loop: Sequence[LoopInterval], host: Sequence[HostInterval], duration_s: float) -> RecordingRates:
     values: dict[str, Any] = {}
-    if duration_s:
+    if _sum(loop, "duration_s"):
         ranks = loop[-1].world_size
         values = {
             "it_per_s": _sum(loop, "iterations") / duration_s,

@@ -49,8 +49,8 @@ class LoopInterval(_Stretch):
 
     @property
     def iterations(self) -> int:
-        """Batches, or steps of a loop without a loader."""
-        return self.batches or self.steps
+        """Batches, or steps of a loop without a loader; the first step, whose time is unknown, is none."""
+        return self.batches or (self.steps if self.duration_s else 0)
 
 
 class HostInterval(_Stretch):
@@ -169,7 +169,7 @@ class Recording(Record):
     loop: tuple[LoopInterval, ...]
     host: tuple[HostInterval, ...]
     ended_at_s: PositiveFloat | None
-    """When the training ended; None if it goes on or its end was not seen."""
+    """When the training ended, or was last seen if its end was not; None if it goes on."""
     epochs: PositiveInt | None = None
     """Epochs that the script was asked for, by the option of its parser."""
     max_steps: PositiveInt | None = None

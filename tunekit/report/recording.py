@@ -113,7 +113,7 @@ def _rate_text(rates: RecordingRates) -> str:
 
 
 def _no_rate(start: RecordingStart) -> str:
-    return "No training step yet" if start.has_loop else "Rate n/a: started without tunekit"
+    return "No step timed yet" if start.has_loop else "Rate n/a: started without tunekit"
 
 
 def _load_rows(

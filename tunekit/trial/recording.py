@@ -117,8 +117,8 @@ def recording_of(pid: int) -> Path | None:
     Raises:
         TargetError: there is no such process.
     """
-    if not psutil.pid_exists(pid):
-        raise TargetError(f"there is no process {pid} here; list yours with: ps -u $USER")
+    if not psutil.pid_exists(pid) or not is_alive(psutil.Process(pid)):
+        raise TargetError(f"no process {pid} runs here; list yours with: ps -u $USER")
     for one in (pid, *descendants(pid)):
         with contextlib.suppress(psutil.Error, OSError):
             folder = Path(psutil.Process(one).environ().get(REQUEST_VARIABLE, "/")).parent

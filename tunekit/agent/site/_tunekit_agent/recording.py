@@ -202,7 +202,8 @@ class Recorder:
         self._fetched.clear()
         self._stepped_at = self._began_at = now
         self._saved = self._validated = False
-        self._row = {"at_s": time.time(), **dict.fromkeys(_SUMS, 0)}
+        self._row = {"at_s": time.time(), **dict.fromkeys(_SUMS, 0), "steps": 1}
+        self._write(now)  # a step without a gap before it: an interval of no time
 
     def _divide_fetches(self, gap_s: float) -> float:
         """Add what the training loader gave in this gap, and return the wait for it in seconds."""
