@@ -55,7 +55,7 @@ def load_recording(folder: Path, usd_per_h: float | None = None) -> Recording:
     last_s = max((one.end_s for one in (*loop[-1:], *host[-1:])), default=start.started_at_s)
     silent_s = _SILENT_S + 3 * (host[-1].duration_s if host else 0.0)
     now_s = time.time()
-    until_s = ended_at_s or (now_s if now_s - last_s < silent_s else last_s)
+    ended_at_s = ended_at_s or (last_s if now_s - last_s >= silent_s else None)
     options = _options(folder)
     recording = Recording(
         start=start,
@@ -64,7 +64,7 @@ def load_recording(folder: Path, usd_per_h: float | None = None) -> Recording:
         ended_at_s=ended_at_s,
         epochs=next((options[name] for name in EPOCH_OPTIONS if name in options), None),
         max_steps=next((options[name] for name in STEP_OPTIONS if name in options), None),
-        figures=recording_figures(start, loop, host, until_s),
+        figures=recording_figures(start, loop, host, ended_at_s or now_s),
     )
     return recording.changed(findings=tuple(findings_of(recording)))
 
