@@ -66,7 +66,7 @@ def data_report(report: DataReport, path: str) -> Report:
         *found_blocks(report.findings),
     )
     if search is not None and search.recommended and report.rewrite is None:
-        new = quoted(path.rstrip("/") + "-new")
+        new = quoted(f"{path.rstrip('/').removesuffix('.zarr')}-new.zarr")
         blocks += (Commands("Next", (f"tunekit data {quoted(path)} --rewrite {new}",)),)
     return Report("Data set", blocks)
 

@@ -82,6 +82,7 @@ def test_files_are_decoded_by_extension(tmp_path: Path) -> None:
         np.save(tmp_path / f"{number}.npy", pixels)
     np.savez(tmp_path / "both.npz", a=pixels, b=pixels)
     (tmp_path / "broken.jpg").write_bytes(b"no image")
+    Image.fromarray(pixels).save(tmp_path / "whole.jpg")
     (tmp_path / "notes.txt").write_text("x")
     access = access_apart(tmp_path, 0.2)
     kinds = {one.extension: one for one in access.kinds}
@@ -89,8 +90,9 @@ def test_files_are_decoded_by_extension(tmp_path: Path) -> None:
     size = pixels.nbytes
     assert decoded == {".png": size, ".npy": size, ".npz": 2 * size, ".jpg": None, ".txt": None}
     assert all(kinds[name].warm_files_per_s for name in (".png", ".npy", ".npz"))
-    assert "cannot identify image file" in (kinds[".jpg"].problem or "")
-    assert (kinds[".npy"].share, kinds[".txt"].problem) == (4 / 11, None)
+    broken = tmp_path / "broken.jpg"
+    assert (kinds[".jpg"].problem or "").startswith(f"{broken}: cannot identify image file")
+    assert (kinds[".npy"].share, kinds[".txt"].problem) == (4 / 12, None)
     assert access.sizes is not None
     assert access.sizes.largest == (tmp_path / "both.npz").stat().st_size
 

@@ -93,10 +93,20 @@ def _kind(extension: str, files: Sequence[DataFile], total: int, window_s: float
     if decode is None:
         return seen
     try:
-        decode(os.fsdecode(files[0].path))  # imports the library, which is not timed
+        _decoded(decode, files[0])  # imports the library, which is not timed
         return seen.changed(**_decoding(decode, files, window_s))
+    except ValueError as error:
+        return seen.changed(problem=str(error))
+
+
+def _decoded(decode: Decoder, file: DataFile) -> int:
+    """Decode a file; raise ValueError with its name and the first line of the decoder's error."""
+    path = os.fsdecode(file.path)
+    try:
+        return decode(path)
     except Exception as error:
-        return seen.changed(problem=f"{os.fsdecode(files[0].path)}: {str(error).splitlines()[0]}")
+        why = str(error).partition("\n")[0] or type(error).__name__
+        raise ValueError(f"{path}: {why}") from error
 
 
 def _decoding(decode: Decoder, files: Sequence[DataFile], window_s: float) -> dict[str, float]:
@@ -109,7 +119,7 @@ def _decoding(decode: Decoder, files: Sequence[DataFile], window_s: float) -> di
         for is_warm in (False, True):
             for file in chosen:
                 start_s = time.perf_counter()
-                decoded = decode(os.fsdecode(file.path))
+                decoded = _decoded(decode, file)
                 spent_s[is_warm] += time.perf_counter() - start_s
                 size += decoded * is_warm
         count += len(chosen)
