@@ -28,6 +28,8 @@ def test_an_entry_is_added_once_for_each_run_and_replaced(golden: Callable[[str]
     assert log == golden("experiment-log.md")
     assert (is_new, second_is_new, again_is_new) == (True, True, False)
     assert with_entry(log, again, entry(again)) == (log, False)
+    assert with_entry(log.rstrip(), second, entry(second)) == (log, False)
+    assert not with_entry(log.replace("\n", "\r\n"), second, entry(second))[1]
 
 
 @pytest.mark.parametrize("of", OUTCOMES.values(), ids=OUTCOMES)

@@ -42,7 +42,7 @@ def log_entry(run: Run, plan: Plan | None, folder: str) -> str:
 def with_entry(log: str, run: Run, entry: str) -> tuple[str, bool]:
     """Return a log with the run's entry, and whether it was appended, not put in place of an earlier one."""
     begin, end = map(re.escape, _markers(run))
-    earlier = re.compile(f"^{begin}\n.*?^{end}\n", re.MULTILINE | re.DOTALL)
+    earlier = re.compile(rf"^{begin}\s.*?^{end}\s?", re.MULTILINE | re.DOTALL)
     if earlier.search(log):
         return earlier.sub(lambda _: entry, log), False
     return f"{(log or _HEADING).rstrip()}\n\n{entry}", True
