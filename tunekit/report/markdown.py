@@ -25,7 +25,6 @@ MAX_LINES = 59
 _TEXT_LETTERS = 700
 """Letters of one sentence; only hostile or broken text is longer. GitHub allows 65,536 in total."""
 _DETAIL_LETTERS = 400
-_CELL_LETTERS = 200
 _CODE_LETTERS, _CODE_LINES = 6_000, 20
 """Limits of a code block, which can't be cut: a longer one is only named."""
 
@@ -169,7 +168,7 @@ def _code(block: Commands) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    return clipped(text, _CELL_LETTERS)
+    return clipped(text, _DETAIL_LETTERS)
 
 
 _APART = "\u200b"
