@@ -105,8 +105,8 @@ def workload(to: Flags) -> None:
 def fix(to: Flags) -> None:
     """Add the short forms of `--fix`."""
     for flag, start in (("--batch-size", "batch_size="), ("--workers", "num_workers=")):
-        value = Value("N", start.__add__)
-        option(to, flag, value, f"the same as --fix {start}N", repeatable=True, dest="fix")
+        more: dict[str, Any] = {"action": "append", "dest": "fix", "default": []}
+        to.add_argument(flag, type=start.__add__, metavar="N", help=f"the same as --fix {start}N", **more)
 
 
 def findings(to: Flags) -> None:
