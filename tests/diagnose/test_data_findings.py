@@ -11,7 +11,7 @@ from finding_texts import texts_of
 from tunekit.diagnose.data_layout import data_findings
 from tunekit.diagnose.places import places
 from tunekit.records.checkup import StorageKind
-from tunekit.records.data_layout import DataAccess, Place, PlaceKind
+from tunekit.records.data_layout import DataAccess, FilesOfKind, Place, PlaceKind
 
 RAM = 500 * GIB
 FEW = {"read_amplification": 7.9}
@@ -66,3 +66,10 @@ def test_memory_needs_the_decoded_size() -> None:
     assert (ram[0].needs_bytes, ram[0].free_bytes, ram[0].speedup) == (400 * MIB, 400 * MIB, 5000)
     vram = [place_of(PlaceKind.VRAM, None, 0, None, size).verdict for size in (800 * MIB, 799 * MIB)]
     assert vram == ["yes", "does not fit"]
+
+
+def test_whether_a_data_set_that_was_counted_in_part_fits_is_unknown() -> None:
+    part = storage_of(is_walk_complete=False, total_bytes=GIB)
+    access = DataAccess(kinds=(FilesOfKind(extension=".jpg", share=1.0, mean_bytes=1.0),))
+    seen = places(part, access, storage_of(), 10 * GIB, 10 * GIB, 10 * GIB)
+    assert [one.verdict for one in seen] == ["unknown"] * 3

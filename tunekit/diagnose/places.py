@@ -31,9 +31,11 @@ def places(
         found.append(_local_disk(storage, spent_s, local, int(local_free_bytes * CACHEABLE_SHARE)))
     free = None if ram_free_bytes is None else int(ram_free_bytes * CACHEABLE_SHARE)
     cold_s, _, ram_s = spent_s
-    found.append(_place(PlaceKind.RAM, needs, free, cold_s / ram_s if cold_s and ram_s else None))
+    gain = cold_s / ram_s if cold_s and ram_s else None
+    is_whole = storage.is_walk_complete or bool(access.arrays)
+    found.append(_place(PlaceKind.RAM, needs, free, gain, is_whole))
     if vram_bytes is not None:
-        found.append(_place(PlaceKind.VRAM, needs, int(vram_bytes * VRAM_SHARE), None))
+        found.append(_place(PlaceKind.VRAM, needs, int(vram_bytes * VRAM_SHARE), None, is_whole))
     return tuple(found)
 
 
@@ -42,13 +44,17 @@ def _place(
     needs: int | None,
     free: int | None,
     gain: float | None,
+    is_whole: bool,
     rates: tuple[float | None, float | None] = (None, None),
 ) -> Place:
+    """Return a place with its verdict; unless `is_whole`, the data set needs at least so much."""
     verdict: Literal["yes", "no gain", "does not fit", "unknown"] = "yes"
     if needs is None or free is None:
         verdict = "unknown"
     elif needs > free:
         verdict = "does not fit"
+    elif not is_whole:
+        verdict = "unknown"
     elif gain is not None and gain < PLACE_GAIN:
         verdict = "no gain"
     return Place(
@@ -68,7 +74,9 @@ def _local_disk(storage: Storage, spent_s: tuple[float, float, float], local: St
     if here and there and cold_s and warm_s:
         reading_s = max(0.0, cold_s - warm_s)  # the page cache saves it
         gain = cold_s / (cold_s - reading_s * (1 - here / there))
-    place = _place(PlaceKind.LOCAL_DISK, storage.total_bytes, free, gain, (here, there))
+    place = _place(
+        PlaceKind.LOCAL_DISK, storage.total_bytes, free, gain, storage.is_walk_complete, (here, there)
+    )
     is_open = place.verdict == "yes" and gain is None and not storage.is_network
     return place.changed(verdict="unknown") if is_open else place
 
