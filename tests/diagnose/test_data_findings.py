@@ -73,3 +73,10 @@ def test_whether_a_data_set_that_was_counted_in_part_fits_is_unknown() -> None:
     access = DataAccess(kinds=(FilesOfKind(extension=".jpg", share=1.0, mean_bytes=1.0),))
     seen = places(part, access, storage_of(), 10 * GIB, 10 * GIB, 10 * GIB)
     assert [one.verdict for one in seen] == ["unknown"] * 3
+
+
+def test_files_of_rare_kinds_need_memory_too() -> None:
+    kinds = [FilesOfKind(extension=f".{one:03}", share=0.01, mean_bytes=MIB) for one in range(6)]
+    parts = storage_of(files=100, total_bytes=100 * MIB)
+    (ram,) = places(parts, DataAccess(kinds=tuple(kinds)), None, 0, GIB, None)
+    assert ram.needs_bytes == 100 * MIB

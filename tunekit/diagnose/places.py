@@ -84,8 +84,8 @@ def _local_disk(storage: Storage, spent_s: tuple[float, float, float], local: St
 def _decoded_bytes(storage: Storage, access: DataAccess) -> int | None:
     if access.arrays:
         return None if access.arrays_left_out else sum(one.decoded_bytes for one in access.arrays)
-    mean = sum(one.share * (one.decoded_bytes or one.mean_bytes) for one in access.kinds)
-    return round(storage.files * mean) or None
+    added = sum(one.share * (one.decoded_bytes - one.mean_bytes) for one in access.kinds if one.decoded_bytes)
+    return max(0, round(storage.total_bytes + storage.files * added)) or None
 
 
 def _sample_s(access: DataAccess) -> tuple[float, float, float]:
