@@ -12,7 +12,9 @@ import pytest
 from build_reports import FAST, full_run
 
 from tunekit.cli.main import main
+from tunekit.errors import UsageError
 from tunekit.export.files import write_exports
+from tunekit.export.trackers import check_tracker
 from tunekit.records.codec import write_json
 from tunekit.records.run import Run
 
@@ -170,3 +172,9 @@ def test_a_tracker_that_is_not_installed_is_named_with_its_command(
 def test_a_tracker_that_refuses_the_run_is_named(tracked: Tracked, capsys: pytest.CaptureFixture[str]):
     assert main(["report", str(tracked.folder), "--track", "tensorboard:/dev/null/there"]) == 1
     assert "tensorboard refused the run: " in capsys.readouterr().err
+
+
+def test_a_tracker_that_would_log_nothing_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    with pytest.raises(UsageError, match="disabled logs nothing"):
+        check_tracker("wandb")

@@ -150,7 +150,7 @@ def check_tracker(asked: str) -> None:
     """Check a tracker's name.
 
     Raises:
-        UsageError: it is neither "NAME" nor "tensorboard:FOLDER", or the tracker is not installed.
+        UsageError: it is neither "NAME" nor "tensorboard:FOLDER", or the tracker is missing or disabled.
     """
     name, colon, _ = asked.partition(":")
     if name not in TRACKERS:
@@ -161,6 +161,8 @@ def check_tracker(asked: str) -> None:
     spec = find_spec(name)
     if spec is None or spec.origin is None:  # a folder of that name, such as W&B's, is no library
         raise UsageError(f"--track {name} needs {name}, which is not installed; pip install {name}")
+    if name == "wandb" and os.environ.get("WANDB_MODE") == "disabled":
+        raise UsageError(f"--track {asked}: WANDB_MODE=disabled logs nothing; unset it, or use offline")
 
 
 def track(asked: str, run: TrackedRun) -> str:
