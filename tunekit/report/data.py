@@ -66,7 +66,8 @@ def data_report(report: DataReport, path: str) -> Report:
         *found_blocks(report.findings),
     )
     if search is not None and search.recommended and report.rewrite is None:
-        new = quoted(f"{path.rstrip('/').removesuffix('.zarr')}-new.zarr")
+        stem = path.rstrip("/").removesuffix(".zarr")
+        new = quoted("../new.zarr" if stem == "." else f"{stem}-new.zarr")
         blocks += (Commands("Next", (f"tunekit data {quoted(path)} --rewrite {new}",)),)
     return Report("Data set", blocks)
 
