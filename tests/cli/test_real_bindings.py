@@ -24,7 +24,6 @@ epochs: 1000
 QUICK = ("--window", "0.3", "--confirm", "1", "--budget", "10m")
 QUICK += ("--fix", "compile=false", "--fix", "precision=fp32", "--fix", "num_workers=0", "--out", "run")
 SCRIPT = str(ZOO / "configured.py")
-ONLY_LOADER = "# batch_size: only the loader is changed"
 
 
 def tunekit(folder: Path, *words: str, command: tuple[str, ...], script: str = SCRIPT) -> str:
@@ -102,18 +101,10 @@ def test_search_uses_the_scripts_own_flag_and_run_makes_all_planned_steps(tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("word", "told"),
-    [
-        ("--ignore", f"{ONLY_LOADER}; values computed from --batch-size do not follow"),
-        ("--flagless", ONLY_LOADER),
-    ],
-)
-def test_a_script_without_a_flag_that_works_has_its_loader_set(tmp_path: Path, word: str, told: str) -> None:
+@pytest.mark.parametrize("word", ["--ignore", "--flagless"])
+def test_a_script_without_a_flag_that_works_has_its_loader_set(tmp_path: Path, word: str) -> None:
     run = searched_by_itself(tmp_path, word)
     assert run.target.bindings == ()
     kinds = [trial.failure.kind for trial in run.trials if trial.failure]
     assert kinds == ([OutcomeKind.KNOB_NOT_APPLIED] if word == "--ignore" else [])
     assert any(trial.config and trial.config.batch_size in (32, 64) for trial in measured(run))
-    texts = [path.read_text().splitlines() for path in (tmp_path / "run").glob("*.yaml")]
-    assert any(told in lines for lines in texts)
