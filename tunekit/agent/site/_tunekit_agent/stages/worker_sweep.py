@@ -117,7 +117,7 @@ class _Clone:
             draws = "batch_sampler" if original.batch_sampler is not None else "sampler"
             epochs = itertools.repeat(getattr(original, draws))
             changed[draws] = itertools.chain.from_iterable(epochs)
-        info = LoaderInfo(source.info.call_stack, source.info.ordinal)
+        info = LoaderInfo((), 0)  # built nowhere in the script, so that no loop follows it
         info.facts = {**source.info.facts, **changed}
         info.loader = weakref.ref(loader)
         unwarned = {"check_worker_number_rationality": lambda: None}
