@@ -156,7 +156,11 @@ def test_a_smaller_pick_stays_where_it_is_shown_to_be_as_fast(rates: list[float]
     assert settled_pick(Tier.BALANCED, own.batch_size // 2, rates).is_baseline != stays
 
 
-def test_a_smaller_tiers_confirmed_gain_takes_the_place_of_one_that_is_not_shown():
+@pytest.mark.parametrize("rates", [[450.0, 570.0, 500.0], [850.0, 860.0, 840.0]], ids=["open", "slower"])
+@pytest.mark.parametrize("tier", [Tier.BALANCED, Tier.AGGRESSIVE])
+def test_a_smaller_tiers_confirmed_gain_takes_the_place_of_one_that_is_not_larger(
+    tier: Tier, rates: list[float]
+):
     against, smaller = comparison(), own.changed(batch_size=32)
     pick = recommend(
         Tier.CONSERVATIVE,
@@ -165,8 +169,8 @@ def test_a_smaller_tiers_confirmed_gain_takes_the_place_of_one_that_is_not_shown
         against,
     )
     assert isinstance(pick, Recommendation)
-    found = settle(tier_of([450.0, 570.0, 500.0], against), against, earlier=(settle(pick, against),))
-    assert (found.config, found.tier, found.same_as) == (smaller, Tier.BALANCED, Tier.CONSERVATIVE)
+    found = settle(tier_of(rates, against, tier), against, earlier=(settle(pick, against),))
+    assert (found.config, found.tier, found.same_as) == (smaller, tier, Tier.CONSERVATIVE)
     assert found.speedup is not None
     assert found.speedup.low > 1
     assert found.set_aside is not None

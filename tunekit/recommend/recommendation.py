@@ -9,7 +9,7 @@ from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.memory import failed_on_largest_samples, memory_need
 from tunekit.recommend.noise import mean_interval, speedup, verdict
 from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining, planned_training
-from tunekit.recommend.tiers import run_noise, violations
+from tunekit.recommend.tiers import balanced_tolerance, run_noise, violations
 from tunekit.records.config import TrainConfig
 from tunekit.records.data_check import DataCheck, Sameness
 from tunekit.records.host import Host
@@ -152,10 +152,11 @@ def settle(
     """Return the recommendation, or a better one: a smaller tier's config, or the baseline's.
 
     A pick is kept if it is faster than the baseline or, except for Aggressive, smaller and as fast.
-    Aggressive, which takes the fastest config, keeps one that isn't slower. Otherwise the pick is replaced by
-    a smaller tier's config with a confirmed gain, or by the baseline's, provided that all the baseline's
-    measured processes are within the tier's limits and none ran out of memory on the largest samples.
-    `same_as` is then updated and the pick is kept as `set_aside`.
+    Aggressive, which takes the fastest config, keeps one that isn't slower. No pick is kept if a smaller
+    tier's confirmed gain is larger, for Balanced by more than it gives up. It is replaced by the config of a
+    smaller tier with a confirmed gain, or by the baseline's, provided that all the baseline's measured
+    processes are within the tier's limits and none ran out of memory on the largest samples. `same_as` is
+    then updated and the pick is kept as `set_aside`.
 
     Args:
         recommendation: the tier's confirmed pick.
@@ -166,7 +167,11 @@ def settle(
     ratio = recommendation.speedup
     if recommendation.is_baseline or ratio is None:
         return kept
-    if _is_better(recommendation, ratio, against):
+    smaller = next((one for one in reversed(earlier) if _is_confirmed(one, against)), None)
+    noise = against.noise.relative if against.noise else None
+    kept_share = 1 - balanced_tolerance(noise) if recommendation.tier is Tier.BALANCED else 1.0
+    is_beaten = smaller and smaller.speedup and ratio.value < kept_share * smaller.speedup.value
+    if _is_better(recommendation, ratio, against) and not is_beaten:
         return kept
     aside = SetAside(
         config=recommendation.config,
@@ -174,7 +179,6 @@ def settle(
         confirm_trials=recommendation.confirm_trials,
         speedup=ratio,
     )
-    smaller = next((one for one in reversed(earlier) if _is_confirmed(one, against)), None)
     if smaller is not None:
         return smaller.changed(
             tier=recommendation.tier, same_as=smaller.same_as or smaller.tier, set_aside=aside
