@@ -138,6 +138,8 @@ def test_an_ordinary_script_has_everything_to_search():
 def test_batches_leave_some_steps_to_an_epoch():
     short = search_context(loaders=(loader(dataset_samples=2048),))
     assert max(entry_of("batch_size", short).values) == 256
+    shared = search_context(loaders=(loader(dataset_samples=8192),), world_size=4)
+    assert entry_of("batch_size", shared).values == entry_of("batch_size", short).values
     tiny = search_context(loaders=(loader(dataset_samples=100),))
     assert max(entry_of("batch_size", tiny).values) == 128
     assert max(entry_of("batch_size", search_context(config(batch_size=8))).values) == 512

@@ -185,7 +185,8 @@ def _candidates(knob: str, context: SearchContext) -> tuple[KnobValue, ...]:
     baseline, loader = context.baseline, context.discovery.training_loader
     match knob:
         case "batch_size":
-            return _batch_sizes(baseline.batch_size, loader.dataset_samples if loader else None)
+            samples = loader.dataset_samples if loader else None
+            return _batch_sizes(baseline.batch_size, samples and samples // context.discovery.world_size)
         case "num_workers":
             most = POLICIES[Tier.AGGRESSIVE].max_workers(context.host.cpus, context.cpus_per_worker)
             return _worker_counts(int(min(most, context.max_workers)), baseline.num_workers)
