@@ -233,6 +233,18 @@ def test_a_baseline_out_of_memory_is_searched_on_from_smaller_batches(folder: Pa
     assert "baseline-failed" in {note.code for note in whole.findings}
 
 
+def test_a_baseline_out_of_memory_after_some_steps_is_followed_by_smaller_batches_only(folder: Path):
+    at_100 = {"baseline": config(batch_size=512), "failing": out_of_memory_above(100)}
+    whole, _ = search_in(folder, options(max_trials=8), executor_options=at_100)
+    assert [one.config.batch_size for one in searched(whole.trials)[:3] if one.config] == [256, 128, 64]
+    assert whole.recommendations
+    fixed = options(max_trials=3, fixed=(FixedKnob(knob="batch_size", value=512),))
+    with pytest.raises(TargetError, match="failed, 2 of 2 alike"):
+        search_in(folder.with_name("fixed"), fixed, executor_options=at_100)
+    tried = configs_of(load_run(folder.with_name("fixed")))
+    assert not any(one.precision is Precision.FP32 for one in tried if one)
+
+
 def test_out_of_memory_with_a_single_sample_is_the_end(folder: Path):
     own = config(batch_size=8)
     with pytest.raises(TargetError, match="no batch size down to 1 could be measured: device_oom"):

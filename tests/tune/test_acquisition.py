@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from build_records import GIB, baseline_record, config, host, options, trial_record
+from build_records import GIB, baseline_record, config, failure, host, options, trial_record
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_search import search_context
@@ -18,7 +18,7 @@ from tunekit.records.attribution import LoaderWork, StepParts, WorkerWork
 from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.details import Details, IsolatedRates, WorkerSweepPoint
 from tunekit.records.run import KnobSpace
-from tunekit.records.trial import TrialRecord
+from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.tune.acquisition import (
     Acquisition,
     Criteria,
@@ -239,14 +239,15 @@ def test_without_a_measurement_the_smallest_untried_batch_comes_first():
     entries = space(baseline=own)
     sizes = next(entry.values for entry in entries if entry.knob == "batch_size")
     untried = [size for size in sizes if size != 512]
-    records = [baseline_record(0, None, own)]
+    hung = failure(OutcomeKind.HANG)
+    records = [baseline_record(0, None, own).changed(failure=hung)]
     for number in range(1, 4):
         proposal = Acquisition(entries, host()).propose(records)
         assert proposal is not None
         assert proposal.gain is proposal.expected_rate_samples_per_s is None
         as_is = {"batch_size": untried[number - 1], "pin_memory": proposal.config.pin_memory}
         assert proposal.config == own.model_copy(update=as_is)
-        records.append(trial_record(number, None, proposal.config))
+        records.append(trial_record(number, None, proposal.config).changed(failure=hung))
 
 
 def test_what_pays_over_the_planned_run_follows_from_its_length():

@@ -20,7 +20,7 @@ _BASELINE_DETAILS = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
 
 
 def learn_target(search: SearchSession) -> None:
-    """Run the baseline, and smaller batches if it runs out of memory, until the target is known."""
+    """Run the baseline, and smaller batches if it runs out of memory, until one is measured."""
     if search.trials.baseline is None:
         data = () if search.found.options.skip_data_check else (Detail.DATA,)
         details = (*_BASELINE_DETAILS, *trace_details(search.found, search.outside), *data)
@@ -37,13 +37,16 @@ def learn_target(search: SearchSession) -> None:
             f"the baseline alone took {baseline.duration_s:.0f} s of the budget of "
             f"{search.found.known_budget_s:.0f} s; use --budget {round(baseline.duration_s * 12)}s or more"
         )
-    _shrink_until_learnt(search, baseline.config)
+    _shrink_until_measured(search, baseline.config)
 
 
-def _shrink_until_learnt(search: SearchSession, config: TrainConfig) -> None:
-    while search.known is None or not search.known.discovery.complete:
+def _shrink_until_measured(search: SearchSession, config: TrainConfig) -> None:
+    while not any(record.measurement for record in search.records):
+        last, discovery = search.records[-1].failure, search.trials.discovery
+        needs_others = search.found.options.asks_for_batch_size or (last and not last.kind.is_memory)
+        if discovery and discovery.complete and needs_others:
+            return  # the search tries other knobs
         if config.batch_size == 1:
-            last = search.records[-1].failure
             why = f": {last.kind}, {last.message}" if last else ""
             raise TargetError(f"no batch size down to 1 could be measured{why}; see the trials' output.log")
         config = config.changed(batch_size=max(1, config.batch_size // 2))

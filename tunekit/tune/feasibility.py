@@ -70,15 +70,15 @@ def chances_to_fit(records: Sequence[TrialRecord], columns: Columns) -> Floats:
     seen = tuple({_kind(one): one for one in peaks_seen(records)}.values())
     loop = next((record.measurement.loop for record in records if record.measurement), None)
     has_measured = any(one.reserved_bytes is not None and not one.is_predicted for one in seen)
-    if loop is None or loop.device.usable_bytes is None or not has_measured:
-        return np.ones(len(columns))
-    model = DeviceMemoryModel(seen, loop.device.usable_bytes)
     # Device memory depends on few knobs, so many configs share one answer.
     knobs = columns.batch_size.astype(np.int64) * len(PRECISIONS) + columns.precision
     knobs = knobs * 2 + columns.switches["compile"]
     _, first, same = np.unique(knobs, return_index=True, return_inverse=True)
     kinds = columns.take(first)
-    chances = model.chance_to_fit(kinds, POLICIES[Tier.AGGRESSIVE].vram_share)
+    chances = np.ones(len(kinds))
+    if loop is not None and loop.device.usable_bytes is not None and has_measured:
+        model = DeviceMemoryModel(seen, loop.device.usable_bytes)
+        chances = model.chance_to_fit(kinds, POLICIES[Tier.AGGRESSIVE].vram_share)
     for batch_size, precision, compiled in (_kind(one) for one in seen if one.reserved_bytes is None):
         same_mode = (kinds.precision == PRECISIONS.index(precision)) & (kinds.switches["compile"] == compiled)
         chances[same_mode & (kinds.batch_size >= batch_size)] = 0.0
