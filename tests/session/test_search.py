@@ -156,6 +156,11 @@ def test_the_listener_hears_every_trial_begin_and_end(walked):
     assert known.space == whole.space
 
 
+def rounds_of(whole: Run) -> dict[int | None, set[TrainConfig | None]]:
+    again = confirming(whole.trials)
+    return {one.round: {r.config for r in again if r.round == one.round} for one in again}
+
+
 # --- limits --------------------------------------------------------------------------------
 
 
@@ -284,6 +289,8 @@ def test_a_config_that_fails_when_confirmed_is_not_recommended(folder: Path):
     failed = {record.config for record in confirming(whole.trials) if record.failure}
     assert failed
     assert not failed & {recommendation.config for recommendation in whole.recommendations}
+    alone = [number for number, configs in rounds_of(whole).items() if len(configs) == 1]
+    assert not alone, "without a finalist the baseline is not run again"
 
 
 def test_a_search_in_which_everything_but_the_baseline_failed_says_so(folder: Path):

@@ -180,18 +180,19 @@ def ablate(search: SearchSession) -> None:
 def _run_rounds(
     search: SearchSession, configs: Sequence[TrainConfig], with_baseline: bool, rounds: int
 ) -> None:
-    """Run interleaved rounds; a config that fails once is not run again."""
-    first = next_round(search.records)
+    """Run interleaved rounds, without configs that failed or change the training, while any other is left."""
+    first, has_finalists = next_round(search.records), bool(configs)
     for number in range(first, first + rounds):
-        if number > first and not search.time.rounds_within_budget(tuple(configs)):
-            search.ran_out_of_time = True
-            return
         confirming, checks_data = search.trials.confirming, not search.found.options.skip_data_check
         unfit = {record.config for record in confirming if record.failure is not None}
         unfit |= {one.config for one in confirming if not same_training([one], search.trials)}
+        configs = tuple(config for config in configs if config not in unfit)
+        if has_finalists and not configs:
+            return
+        if number > first and not search.time.rounds_within_budget(configs):
+            search.ran_out_of_time = True
+            return
         for config in round_order(configs, with_baseline, number):
-            if config in unfit:
-                continue
             details = details_to_confirm(search.records, config, checks_data)
             purpose = f"confirming, round {number - first + 1} of {rounds}"
             search.trial(TrialRole.CONFIRM, config, purpose, round=number, details=details)
