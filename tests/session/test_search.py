@@ -325,11 +325,12 @@ def test_a_baseline_that_nothing_beats_is_kept(folder: Path):
 @pytest.mark.parametrize("at", [0, 4])
 def test_ctrl_c_in_a_trial_keeps_what_was_finished(folder: Path, at: int):
     with RunFolder(folder) as owned:
-        search = start_search(owned, ScriptedExecutor(owned.trials_folder, interrupt_at=at))
+        executor = ScriptedExecutor(owned.trials_folder, interrupt_at=at)
+        search = start_search(owned, executor, cut_short="what an earlier budget had no time for")
         with pytest.raises(KeyboardInterrupt):
             search.run()
     saved = load_run(folder)
-    assert saved.status is RunStatus.INTERRUPTED
+    assert (saved.status, saved.cut_short) == (RunStatus.INTERRUPTED, None)
     assert search.found == saved
     assert [record.number for record in saved.trials] == list(range(at))
     assert saved.search_time_s == pytest.approx(at * TRIAL_S)

@@ -3,6 +3,7 @@
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from build_records import baseline_record, options
@@ -134,9 +135,9 @@ def test_what_trials_leaves_out_is_not_the_budgets(most: int, budget_s: float, s
 # --- an ablation ---------------------------------------------------------------------------
 
 
-def ablated(folder: Path, budget_s: float) -> tuple[Run, RecordingListener]:
+def ablated(folder: Path, budget_s: float, **asked: Any) -> tuple[Run, RecordingListener]:
     listener = RecordingListener()
-    whole, _ = search_in(folder / "run", options(budget_s=budget_s, ablate=True), listener)
+    whole, _ = search_in(folder / "run", options(budget_s=budget_s, ablate=True, **asked), listener)
     return whole, listener
 
 
@@ -152,6 +153,14 @@ def test_an_ablation_has_its_time_in_the_budget_beside_the_fewest_rounds(tmp_pat
     answer = answer_of(whole.recommendations)
     assert answer is not None and whole.baseline_config is not None
     assert {one.knob for one in whole.knob_gains} == set(knobs_put_back(answer.config, whole.baseline_config))
+
+
+def test_the_new_answer_of_a_resumed_search_is_ablated_too(tmp_path: Path):
+    before, _ = ablated(tmp_path, 540.0, max_trials=4)
+    whole, _ = ablated(tmp_path, 1500.0)
+    old, new = (answer_of(one.recommendations) for one in (before, whole))
+    assert old and new and old.config != new.config
+    assert before.knob_gains and whole.knob_gains
 
 
 @pytest.mark.parametrize(("budget_s", "rounds"), [(290.0, 1)])

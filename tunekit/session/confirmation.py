@@ -166,11 +166,12 @@ def ablate(search: SearchSession) -> None:
     purposes = {best.config: "the answer, for what each knob is worth"}
     purposes |= {config: f"the answer without its {knob}" for knob, config in put_back.items()}
     round_s = search.time.ablation_round_s(best.config)
-    done = next_round(search.records, TrialRole.ABLATION)
+    done = rounds_done(search.records, best.config, TrialRole.ABLATION)
     rounds = min(MIN_ROUNDS - done, int(max(0.0, search.left_s) // round_s) if round_s else 0)
     if done + rounds < MIN_ROUNDS:
         search.ablation_left_out = f"--ablate got {done + rounds} of {count_text(MIN_ROUNDS, 'round')}"
-    for number in range(done, done + rounds):
+    first = next_round(search.records, TrialRole.ABLATION)
+    for number in range(first, first + rounds):
         failed = {record.config for record in search.trials.ablating if record.failure is not None}
         for config in round_order(tuple(purposes), False, number):
             if config is not None and config not in failed:

@@ -59,7 +59,7 @@ class SearchSession(Session[Run]):
         quiet: QuietWait | None = None,
         store: TrialStore | None = None,
     ) -> None:
-        records, run = folder.load_trials(), run.changed(untried=None)
+        records, run = folder.load_trials(), run.changed(untried=None, cut_short=None, why_stopped=None)
         super().__init__(run, folder, executor, here, listener, records, clock, quiet, store)
         self._listener: SearchListener = listener
         self.outside = outside

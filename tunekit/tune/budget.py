@@ -23,7 +23,6 @@ from tunekit.tune.confirm import (
     expected_duration_s,
     finalists,
     min_rounds,
-    next_round,
     rounds_done,
     rounds_s,
     typical_duration_s,
@@ -286,10 +285,9 @@ class TimeLeft:
             return 0.0
         answer = next((self.picks[tier] for tier in CONFIRM_ORDER if tier in self.picks), None)
         if answer is None or answer.config is None or answer.is_baseline_config:
-            round_s = _ABLATED * typical_duration_s(self.records, None)
-        else:
-            round_s = self.ablation_round_s(answer.config)
-        return max(0, MIN_ROUNDS - next_round(self.records, TrialRole.ABLATION)) * round_s
+            return MIN_ROUNDS * _ABLATED * typical_duration_s(self.records, None)
+        done = rounds_done(self.records, answer.config, TrialRole.ABLATION)
+        return max(0, MIN_ROUNDS - done) * self.ablation_round_s(answer.config)
 
     @property
     def _ablation_kept_s(self) -> float:

@@ -33,11 +33,13 @@ def min_rounds(wanted: int) -> int:
     return min(MIN_ROUNDS, wanted)
 
 
-def rounds_done(records: Sequence[TrialRecord], config: TrainConfig) -> int:
-    """Return the number of rounds that ran a config and that no other process on the GPU disturbed."""
-    confirming = [record for record in records if record.role is TrialRole.CONFIRM]
-    disturbed = {record.round for record in confirming if record.neighbours}
-    return len({record.round for record in confirming if record.config == config} - disturbed)
+def rounds_done(
+    records: Sequence[TrialRecord], config: TrainConfig, role: TrialRole = TrialRole.CONFIRM
+) -> int:
+    """Return the number of a role's rounds that ran a config and that no other GPU process disturbed."""
+    of_role = [record for record in records if record.role is role]
+    disturbed = {record.round for record in of_role if record.neighbours}
+    return len({record.round for record in of_role if record.config == config} - disturbed)
 
 
 def confirmed_before(records: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
