@@ -136,11 +136,10 @@ def test_the_losses_of_search_and_confirmation_never_come_from_tuned_loaders(fol
     assert "loss-diverges" not in codes(whole)
 
 
-@pytest.mark.parametrize("past_first", [0])
-def test_a_resumed_search_runs_no_guard_twice(folder: Path, past_first: int):
+def test_a_resumed_search_runs_no_guard_twice(folder: Path):
     asked = options(max_trials=9)
     reference, _ = search_in(folder.with_name("whole"), asked, executor_options={"losses": all_agree})
-    at = guarding(reference.trials)[0].number + past_first
+    at = guarding(reference.trials)[0].number
     with RunFolder(folder) as owned:
         with pytest.raises(KeyboardInterrupt):
             executor = ScriptedExecutor(owned.trials_folder, losses=all_agree, interrupt_at=at)

@@ -302,9 +302,6 @@ def _predictor(
     return predicted
 
 
-_Predictor = Callable[[int], ScaledStep | None]
-
-
 def gradients_of(run: ScalingRun) -> int | None:
     """Return the bytes of gradients that a process sends, as reported by DDP, else by its model."""
     loops = [one.measurement.loop for one in run.trials if one.measurement]
