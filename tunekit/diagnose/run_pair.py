@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tunekit.recommend.memory import peak_reserved_bytes
-from tunekit.recommend.noise import BUSY_FLOOR, noise_floor, unpaired_factor, verdict
+from tunekit.recommend.noise import BUSY_FLOOR, spread, unpaired_factor, verdict
 from tunekit.records.comparison import ComparedBy
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
@@ -56,8 +56,7 @@ class Side:
     @property
     def spread(self) -> float:
         """How much consecutive processes differ, relative: the baseline's or the compared config's."""
-        floors = (self.run.noise_floor, noise_floor(self.rates))
-        return max((floor.relative for floor in floors if floor), default=0.0)
+        return spread(self.run.noise_floor, self.rates)
 
     @property
     def config(self) -> TrainConfig | None:

@@ -81,6 +81,11 @@ def noise_floor(rates_per_process: Sequence[float]) -> NoiseFloor | None:
     )
 
 
+def spread(noise: NoiseFloor | None, rates: Sequence[float]) -> float:
+    """Return how much consecutive processes differ, relative: the baseline's, or others' by their rates."""
+    return max((floor.relative for floor in (noise, noise_floor(rates)) if floor), default=0.0)
+
+
 def speedup(
     candidate_rates: Sequence[float], baseline_rates: Sequence[float], noise: NoiseFloor | None = None
 ) -> Interval | None:

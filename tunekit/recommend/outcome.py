@@ -6,8 +6,8 @@ from tunekit.recommend.noise import (
     BUSY_FLOOR,
     MAX_WORTHWHILE_ROUNDS,
     confidence,
-    noise_floor,
     rounds_to_tell,
+    spread,
     verdict,
 )
 from tunekit.recommend.recommendation import answer_of
@@ -97,8 +97,7 @@ def _kind(
 def _is_busy(run: Run, best: Recommendation) -> bool:
     """Return whether the baseline's processes, or those of the best config found, differ much."""
     found = run.history.confirm_of((run.candidate or best.set_aside or best).config)
-    floors = (run.noise_floor, noise_floor([rate for one in found if (rate := one.rate_samples_per_s)]))
-    return any(floor is not None and floor.relative >= BUSY_FLOOR for floor in floors)
+    return spread(run.noise_floor, [rate for one in found if (rate := one.rate_samples_per_s)]) >= BUSY_FLOOR
 
 
 def _settled_by(

@@ -26,7 +26,7 @@ _AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def _user_stack() -> tuple:
-    # accelerate wraps every loader in the same lines of its own
+    # Frames of accelerate tell no loaders apart: it wraps all in the same lines.
     files = (getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "accelerate"))
     skipped = (*(os.path.dirname(file) for file in files if file), _AGENT)
     frames: list = []
